@@ -11,6 +11,7 @@
 
 #include <yard/health.h>
 #include <yard/policy.h>
+
 #include <map>
 #include <vector>
 
@@ -160,7 +161,6 @@ struct RolloutRule {
 
 struct Config {
   using KernelMap = std::map<std::string, KernelRef, std::less<>>;  // by op or glob
-  using ChainMap = std::map<std::string, std::vector<KernelRef>, std::less<>>;
 
   struct Defaults {
     std::vector<KernelRef> fallback_policy;
@@ -171,7 +171,7 @@ struct Config {
   KernelMap kernel_locks;
   std::vector<KernelRef> kernel_denies;
   std::optional<std::vector<KernelRef>> kernel_allows;
-  ChainMap fallback_chains;
+  std::map<std::string, std::vector<KernelRef>, std::less<>> fallback_chains;
   Policy policy;
   KernelMap static_kernel_map;
   std::vector<ScoreRule> score;
@@ -292,7 +292,7 @@ class YARD_API Rules {
   // Puts an earlier version in force, as a new one, if it is valid now. A watch goes on.
   Status roll_back(uint64_t number, std::vector<ConfigProblem>* problems = nullptr);
 
-  // The callbacks have numbers. After remove_callback() the function is not called any more.
+  // Both return a number. After remove_callback() the function is not called any more.
   uint64_t add_validator(ConfigValidator validator);
   uint64_t on_change(ConfigListener listener);
   void remove_callback(uint64_t id);

@@ -70,21 +70,19 @@ namespace detail {
 struct Site;
 YARD_API Result<Explanation> explain_site(Site* site, const yard_value_t* args,
                                           const Options* options);
-template <class... P, class O>
-Result<Explanation> explain_op(const O& op, P... p) {
-  Status why;
-  Site* site = op.attached(&why);
-  if (site == nullptr) return why;
-  const yard_value_t args[kCells<P...>] = {Param<P>::pack(p)...};
-  return explain_site(site, args, nullptr);
-}
 }  // namespace detail
 
-// Selects for a call of a typed op on the shared runtime, and runs nothing.
+// Explains a call of a typed op on the shared runtime without running it.
 template <class... P, class... A>
 requires(sizeof...(A) == sizeof...(P)) Result<Explanation> explain(const Op<void(P...)>& op,
                                                                    const A&... a) {
-  return detail::explain_op<P...>(op, detail::as_argument(a)...);
+  Status why;
+  detail::Site* site = op.attached(&why);
+  if (site == nullptr) return why;
+  return [&](const P&... p) {
+    const yard_value_t args[detail::kCells<P...>] = {detail::Param<P>::pack(p)...};
+    return detail::explain_site(site, args, nullptr);
+  }(detail::as_argument(a)...);
 }
 
 }  // namespace yard

@@ -130,7 +130,7 @@ class Function<R(A...)> {
   detail::FunctionSite* site_;
 };
 
-// The backend of this thread's last call of any function that a backend serves.
+// The backend of this thread's last call of a function that backends serve.
 inline const char* last_selected() noexcept { return detail::last_selected(nullptr); }
 
 namespace detail {

@@ -16,10 +16,9 @@
 
 namespace yard {
 
-inline constexpr int kInspectVersion = 1;  // `v` of requests and answers
-// Bytes of a line, without its newline.
-inline constexpr size_t kInspectMostRequest = size_t{64} << 10,
-                        kInspectMostAnswer = size_t{64} << 20;
+inline constexpr int kInspectVersion = 1;                        // `v` of requests and answers
+inline constexpr size_t kInspectMostRequest = size_t{64} << 10;  // bytes, without the newline
+inline constexpr size_t kInspectMostAnswer = size_t{64} << 20;
 
 class YARD_API InspectClient {
  public:
@@ -31,13 +30,12 @@ class YARD_API InspectClient {
     std::string problem = {};  // why there was none; empty if the process answers
   };
 
-  // To a process of this user; root may name any. `timeout` is for connecting and for each answer.
-  // kNotFound without an answer, kInvalidArgument if the socket belongs to another user.
+  // Connects to a process of this user; root may connect to any. `timeout` also limits each answer.
+  // Fails with kNotFound without an answer, kInvalidArgument if another user owns the socket.
   static Result<InspectClient> connect(int64_t pid,
                                        std::chrono::nanoseconds timeout = std::chrono::seconds(10));
 
-  // Sends a line and returns the answer, whose `ok` may be false. kDeadline if there is none in
-  // time.
+  // Sends a line and returns the answer, whose `ok` may be false. Fails with kDeadline.
   Result<std::string> request(std::string_view json);
 
  private:
@@ -47,8 +45,7 @@ class YARD_API InspectClient {
   std::chrono::nanoseconds timeout_;
 };
 
-// The processes of this user, also those that do not answer in time. Asks all of them at once. Removes
-// sockets of ended processes.
+// Lists the processes of this user, even if they do not answer. Removes sockets of ended ones.
 YARD_API std::vector<InspectClient::Target> inspect_targets(
     std::chrono::nanoseconds timeout = std::chrono::seconds(1));
 

@@ -34,7 +34,7 @@ struct LogMessage {
   std::string_view text;  // lines after the first are indented; no newline at the end
 };
 
-// Called on the thread that logs, perhaps on several at once. Drops exceptions and own messages.
+// Called on the threads that log, perhaps at once. Its exceptions and own messages are dropped.
 using LogSink = std::function<void(const LogMessage&)>;
 
 // An empty sink restores the default. The old one may still be in use on another thread.
@@ -42,7 +42,7 @@ YARD_API void set_log_sink(LogSink sink);
 
 // For all loggers without a level of their own; initially kWarn.
 YARD_API void set_log_level(LogLevel level) noexcept;
-// kNotFound, with a suggestion, for an unknown name.
+// Fails with kNotFound and a suggestion if the name is unknown.
 YARD_API Status set_log_level(std::string_view logger, LogLevel level);
 YARD_API LogLevel log_level(std::string_view logger) noexcept;  // the default for an unknown name
 YARD_API std::vector<std::string_view> loggers();               // layers, and `backend` for plugins

@@ -39,30 +39,27 @@ YARD_API std::span<const double> metric_bounds() noexcept;  // finite bounds in 
 
 inline constexpr size_t kMaxSeries = 1000;  // of a metric; others count as `other`
 
-// Of a runtime, or of a process whose figures were read from elsewhere.
 YARD_API std::vector<Metric> metrics(const RuntimeStats& stats, const HealthReport& health,
                                      size_t max_series = kMaxSeries);
 YARD_API std::vector<Metric> metrics(const Runtime& runtime, size_t max_series = kMaxSeries);
 
-// In version 0.0.4 of the text format.
+// Version 0.0.4 of the text format of Prometheus.
 YARD_API Result<std::string> metrics_text(const std::vector<Metric>& metrics);
 // {"metrics": [{"name", "type", "help", "samples": [{"labels": {...}, "value"}]}]}.
 YARD_API std::string metrics_json(const std::vector<Metric>& metrics);
 
-// Replaces a file for the textfile collector of node_exporter at once.
+// Replaces a file for the textfile collector of node_exporter atomically.
 YARD_API Status write_metrics(const Runtime& runtime, const std::string& path,
                               size_t max_series = kMaxSeries);
 
 struct MetricsServerSettings {
-  // ADDRESS:PORT of this machine. Port 0 stands for a free one.
-  std::string address = "127.0.0.1:9464";
-  // Whether other machines may reach it. There is no password and no encryption.
-  bool allow_remote = false;
+  std::string address = "127.0.0.1:9464";  // of this machine; port 0 stands for a free one
+  bool allow_remote = false;  // lets other machines read it, without password or encryption
   size_t max_series = kMaxSeries;
 };
 
-// Answers GET /metrics on its own thread, and lets no slow or idle client keep others waiting. The
-// runtime must outlive it. A forked copy is silent.
+// Answers GET /metrics on its own thread; slow clients do not delay others. The runtime must outlive
+// it. A forked copy does not answer.
 class MetricsServer {
  public:
   YARD_API static Result<MetricsServer> start(const Runtime& runtime,

@@ -82,7 +82,10 @@ class Op<void(P...)> {
   template <class... A>
   requires detail::HasForeignTensor<sizeof...(P), A...>
   [[nodiscard]] YARD_MODE_TAG Status operator()(const A&... a) const {
-    return (*this)(detail::as_argument(a)...);
+    detail::Site* const site = site_.load(detail::kFollow);
+    if (site == nullptr) [[unlikely]]
+      return (*this)(detail::as_argument(a)...);
+    return Status::adopt(detail::call_own_tensors<P...>(site, a...));
   }
 
   // `options` must outlive the result.

@@ -308,10 +308,9 @@ YARD_MODE_TAG Kernel with_state(Kernel kernel, const char* options = nullptr,
   return kernel;
 }
 
-// Cost estimates from a measurement of the machine: `fields[0] * measured_once<measure>()`. Any
-// thread may call these.
+// For cost estimates from a measurement of the machine: `fields[0] * measured_once<measure>()`.
 
-// Nanoseconds of the fastest run, at least 1.
+// Returns the nanoseconds of the fastest run, at least 1.
 template <class F>
 double best_ns(const F& f, int runs = 3) {
   using Clock = std::chrono::steady_clock;

@@ -17,7 +17,8 @@ namespace yard {
 
 namespace plugin {
 class Loader;
-}  // namespace plugin
+}
+
 struct PluginSettings {
   // Absolute paths of files, or of directories with *.so files, which are searched first.
   std::vector<std::string> paths;
@@ -34,8 +35,7 @@ struct PluginSettings {
   // $XDG_STATE_HOME or ~/.local/state. Files that other users can write are ignored.
   std::string state_directory;
 
-  // Called before the steps of a load, "opening", "query", "start". Must not throw or use the
-  // runtime.
+  // Called before each step of a load ("opening", "query", "start"). Must not throw or use the runtime.
   std::function<void(std::string_view path, std::string_view step)> watch;
 };
 

@@ -75,7 +75,7 @@ struct ScopeState;
 struct ThreadHead;
 }  // namespace detail
 
-// A policy for the calls of a thread in a block. Each function returns a copy with one thing more.
+// A policy for the calls of a thread in a block. Each function returns a changed copy.
 class YARD_API Scope {
  public:
   Scope();
@@ -135,8 +135,6 @@ class [[nodiscard]] ScopedPolicy {
 
 // ---- Modes of the program: its own ways to order kernels (docs/guides/modes.md) ----
 
-inline constexpr int64_t kFieldAbsent = INT64_MIN;  // in ModeCall::read: the call has no such field
-
 struct ModeCall {  // a call that needs a plan; valid while plan() runs
   struct Candidate {
     std::string_view id;
@@ -147,7 +145,7 @@ struct ModeCall {  // a call that needs a plan; valid while plan() runs
   };
 
   std::string_view op;
-  std::span<const int64_t> read;       // the fields of ModeProvider::reads, in that order
+  std::span<const int64_t> read;       // the fields of ModeProvider::reads; INT64_MIN if absent
   std::span<const yard_value_t> args;  // without data
   uint32_t flags = 0;                  // YARD_CALL_*
   Device device;

@@ -27,16 +27,14 @@ struct RuntimeSettings {
   bool builtin_backends = true;
   size_t plans_per_op = 4096;     // beyond it, old ones that were not used lately are dropped
   bool environment = true;        // whether the variables YARD_* are read
-  std::string config = {};        // a rule file to start with; empty: that of YARD_CONFIG, or none
+  std::string config = {};        // the first rule file; by default that of YARD_CONFIG, if any
   BreakerSettings breakers = {};  // the rule file precedes them
   PluginSettings plugins = {};
   std::vector<std::string> device_features = {};  // see Plugins::state_device_features()
-  // By name. Known before the rule file is read, which may name them.
-  std::map<std::string, ModeProvider, std::less<>> modes = {};
-  // Whether live control (inspect.h) reaches it; never in privileged processes.
-  bool inspect = true;
-  // Rule files may have recordings and dumps written below this folder only. Empty: YARD_OUTPUT_DIRECTORY, or the folder of
-  // the rule file.
+  std::map<std::string, ModeProvider, std::less<>> modes = {};  // by name, also for the rule file
+  bool inspect = true;  // whether inspect.h reaches it, which privileged processes never allow
+  // The only folder below which rule files may have files written. By default it is that of
+  // YARD_OUTPUT_DIRECTORY, or of the rule file.
   std::string output_directory = {};
 };
 
@@ -53,8 +51,8 @@ class YARD_API Runtime {
   // The most threads of a kernel's loop, in all runtimes; 0 means all that it may run on.
   static void limit_threads(int32_t most) noexcept;
 
-  // Back to the built-in backends, without the policy, static map and active backends set here.
-  // Environment, rule file, labels, modes and a recording stay.
+  // Returns to the built-in backends and drops policy, static map and active backends. Environment,
+  // rule file, labels, modes and a recording stay.
   Status reset();
 
   Rules rules() const noexcept;          // config.h

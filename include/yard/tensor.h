@@ -94,9 +94,23 @@ class alignas(16) TensorView {
   TensorView() noexcept { make_invalid(); }
   // Without strides it is compact, row-major. Calls refuse more than YARD_MAX_RANK dimensions, and
   // null data of tensors with elements. Inputs may be constant: only outputs are written.
-  TensorView(const void* data, DType dtype, Sizes shape, Sizes strides = {},
-             Device device = {}) noexcept {
-    init(const_cast<void*>(data), dtype, shape, strides, device);
+  [[gnu::always_inline]] TensorView(const void* data, DType dtype, Sizes shape, Sizes strides = {},
+                                    Device device = {}) noexcept {
+    // Programs make views for every call, so compact vectors and matrices have code of their own.
+    void* const start_of = const_cast<void*>(data);
+    if (shape.size() == 2 && strides.empty()) {
+      const int64_t rows = shape[0], size = shape[1];
+      start(start_of, dtype, 2, device);
+      put(dims_[0], rows), put(dims_[1], size), put(dims_[2], size), put(dims_[3], int64_t{1});
+      set_form(dtype, device, data != nullptr, 2, true, {rows, size, size, 1});
+    } else if (shape.size() == 1 && strides.empty()) {
+      const int64_t size = shape[0];
+      start(start_of, dtype, 1, device);
+      put(dims_[0], size), put(dims_[1], int64_t{1});
+      set_form(dtype, device, data != nullptr, 1, true, {size, 1, 0, 0});
+    } else {
+      init(start_of, dtype, shape, strides, device);
+    }
   }
   YARD_API explicit TensorView(const yard_tensor_t& t) noexcept;  // any tensor of DLPack's layout
 
@@ -158,71 +172,52 @@ class alignas(16) TensorView {
     t_.shape = t_.strides = dims_;
     form_ = {Form::kInexact, 0};
   }
-  // Stores two of dims_, constants at once. g++ would gather others in a vector register.
-  [[gnu::always_inline]] void put(size_t at, int64_t a, int64_t b) noexcept {
-    if (__builtin_constant_p(a) && __builtin_constant_p(b)) {
-      *reinterpret_cast<Pair*>(dims_ + at) = Pair{a, b};
-    } else {
-      static_cast<volatile int64_t*>(dims_)[at] = a;
-      static_cast<volatile int64_t*>(dims_)[at + 1] = b;
-    }
+  // Stores a word by itself: g++ would gather two in a vector register, with twice the instructions.
+  template <class T>
+  [[gnu::always_inline]] static void put(T& to, T from) noexcept {
+    const_cast<volatile T&>(to) = from;
   }
   // Sets everything but sizes, strides and the form.
   [[gnu::always_inline]] void start(void* data, DType dtype, size_t rank, Device device) noexcept {
-    const yard_dtype_t type = to_dlpack(dtype);
-    const uint64_t rank_and_dtype =
-        rank | uint64_t{type.code} << 32 | uint64_t{type.bits} << 40 | uint64_t{type.lanes} << 48;
     t_.data = data;
     *reinterpret_cast<Pair*>(&t_.device) =  // device, ndim and dtype
-        Pair{static_cast<int64_t>(static_cast<uint32_t>(device.type) |
-                                  static_cast<uint64_t>(device.index) << 32),
-             static_cast<int64_t>(rank_and_dtype)};
-    t_.shape = dims_, t_.strides = dims_ + rank;
-    t_.byte_offset = t_.facts = 0, t_.origin = nullptr;
+        Pair{
+            std::bit_cast<int64_t>(device),
+            static_cast<int64_t>(rank | uint64_t{std::bit_cast<uint32_t>(to_dlpack(dtype))} << 32)};
+    put<const int64_t*>(t_.shape, dims_), put<const int64_t*>(t_.strides, dims_ + rank);
+    t_.byte_offset = 0;
+    *reinterpret_cast<Pair*>(&t_.facts) = Pair{};  // and origin
   }
-  // Views are made for every call, so vectors and matrices have code of their own.
-  [[gnu::always_inline]] void init(void* data, DType dtype, Sizes shape, Sizes strides,
-                                   Device device) noexcept {
+  // With strides, or of another rank.
+  [[gnu::noinline]] void init(void* data, DType dtype, Sizes shape, Sizes strides,
+                              Device device) noexcept {
     const size_t rank = shape.size();
-    const bool given = !strides.empty();
-    const bool exact = to_dlpack(dtype).bits != 0 && data != nullptr;
-    if (rank == 2 && (!given || strides.size() == 2)) {
-      start(data, dtype, 2, device);
-      const int64_t rows = shape[0], size = shape[1];
-      const int64_t outer = given ? strides[0] : size, inner = given ? strides[1] : 1;
-      put(0, rows, size), put(2, outer, inner);
-      set_form(dtype, device, exact, 2, !given || (outer == size && inner == 1),
-               {rows, size, outer, inner});
-    } else if (rank == 1 && (!given || strides.size() == 1)) {
-      start(data, dtype, 1, device);
-      const int64_t size = shape[0], stride = given ? strides[0] : 1;
-      put(0, size, stride);
-      set_form(dtype, device, exact, 1, stride == 1, {size, stride, 0, 0});
-    } else if (rank > YARD_MAX_RANK || (given && strides.size() != rank)) {
-      make_invalid();
-    } else {
-      start(data, dtype, rank, device);
-      set_dims(dtype, shape, strides);
-    }
+    if (rank > YARD_MAX_RANK || (!strides.empty() && strides.size() != rank)) return make_invalid();
+    start(data, dtype, rank, device);
+    if (rank - 1 > 1) return set_dims(dtype, shape, strides);
+    int64_t dims[4] = {};
+    for (size_t i = 0; i < rank; ++i)
+      put(dims_[i], dims[i] = shape[i]), put(dims_[rank + i], dims[rank + i] = strides[i]);
+    set_form(dtype, device, data != nullptr, static_cast<uint32_t>(rank),
+             dims[2 * rank - 1] == 1 && (rank == 1 || dims[2] == dims[1]), dims);
   }
 
-  // `dims` is the beginning of dims_. `exact` is false without a dtype or data.
+  // `dims` is the beginning of dims_. `exact` is false without data.
   [[gnu::always_inline]] void set_form(DType dtype, Device device, bool exact, uint32_t rank,
                                        bool compact, const int64_t (&dims)[4]) noexcept {
     const auto d = [&](size_t i) { return static_cast<uint64_t>(dims[i]); };
     const auto type = static_cast<uint32_t>(device.type),
                index = static_cast<uint32_t>(device.index);
-    exact = exact && type - 1 < 31 && index < 256 &&
+    exact = exact && to_dlpack(dtype).bits != 0 && type - 1 < 31 && index < 256 &&
             ((d(0) >> 37) | (d(1) >> 20) | (d(2) >> 20) | (d(3) >> 24)) == 0;
-    if (!exact) [[unlikely]]
-      return set_inexact_form();
     uint64_t head = static_cast<uint32_t>(dtype) | type << 6 | index << 11 | rank << Form::kRank |
                     (compact ? Form::kCompact : 0) | d(0) << Form::kFirst;
     uint64_t rest = d(1) | d(2) << 20 | d(3) << 40;
     asm("" : "+r"(head), "+r"(rest));  // stored as two words, as calls load them: that is faster
+    if (!exact) [[unlikely]]
+      head |= Form::kInexact;
     form_ = {head, rest};
   }
-  YARD_API void set_inexact_form() noexcept;
   // find_form() sets only the form, set_dims() also sizes and strides, of any rank.
   YARD_API void set_dims(DType dtype, Sizes shape, Sizes strides) noexcept;
   YARD_API void find_form(DType dtype) noexcept;

@@ -40,14 +40,14 @@ struct TraceNode {
   std::vector<Arg> args;
 };
 
-// Calls of functions (function.h) also run, since only the function can compute its result.
+// Functions (function.h) still run, since nothing else can compute their results.
 class [[nodiscard]] TraceScope {
  public:
   YARD_API TraceScope();
   YARD_API ~TraceScope();
   TraceScope(const TraceScope&) = delete;
   TraceScope& operator=(const TraceScope&) = delete;
-  static void* operator new(size_t) = delete;  // only with automatic storage
+  static void* operator new(size_t) = delete;
   static void* operator new[](size_t) = delete;
 
   YARD_API std::vector<TraceNode> nodes() const;

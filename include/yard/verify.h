@@ -38,7 +38,7 @@ struct KernelReport {
     std::string options, weights;  // of kernels with state: "window=4", "sink=f32[8]"
   };
   struct Reason {
-    // Of docs/reference/reasons.md, or "declined", "expected", "no_reference"; in a smoke test "failed".
+    // A name of docs/reference/reasons.md, "declined", "expected", "no_reference" or "failed".
     std::string reason;
     std::string detail;  // of the first one
     size_t count = 0;
@@ -151,9 +151,8 @@ struct CanaryDump {
   std::vector<TensorBytes> inputs;   // every tensor that the call reads
 };
 
-// The contents of the file, which is untrusted when it is read.
 YARD_API std::string to_bytes(const CanaryDump& dump);
-// Errors are Code::kParse; `name` is the name of the file in messages.
+// Fails with kParse if the untrusted `bytes` are no dump. `name` stands for the file in messages.
 YARD_API Result<CanaryDump> parse_canary_dump(std::string_view bytes, std::string_view name);
 YARD_API Result<CanaryDump> read_canary_dump(const std::string& path);  // at most 1 GiB
 

@@ -57,17 +57,6 @@ TensorView TensorView::too_short(Sizes shape, size_t there) noexcept {
 
 bool TensorView::valid() const noexcept { return op::facts_of(&t_) != 0; }
 
-void TensorView::set_inexact_form() noexcept {
-  uint64_t head, dims = 0;
-  std::memcpy(&head, &t_.ndim, sizeof head);  // and dtype
-  for (int32_t i = 0; i < 2 * t_.ndim; ++i) {
-    head = (head ^ static_cast<uint64_t>(dims_[i])) * 0x9e3779b97f4a7c15ull;
-    head ^= head >> 32;
-    dims = dims * 31 + static_cast<uint64_t>(dims_[i]);
-  }
-  form_ = {head | Form::kInexact, dims};
-}
-
 void TensorView::set_dims(DType dtype, Sizes shape, Sizes strides) noexcept {
   const size_t rank = shape.size();
   uint64_t compact = 1;

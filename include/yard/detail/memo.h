@@ -42,7 +42,7 @@ struct Route {
   bool is_current() const noexcept { return version->load(kReread) == found; }
 };
 
-// [[likely]] for a part of a condition.
+// Marks a part of a condition as likely.
 [[gnu::always_inline]] inline bool is_likely(bool condition) noexcept {
   return __builtin_expect(condition, true);
 }
