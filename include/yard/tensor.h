@@ -194,7 +194,7 @@ class alignas(16) TensorView {
     const size_t rank = shape.size();
     if (rank > YARD_MAX_RANK || (!strides.empty() && strides.size() != rank)) return make_invalid();
     start(data, dtype, rank, device);
-    if (rank - 1 > 1) return set_dims(dtype, shape, strides);
+    if (strides.empty() || rank > 2) return set_dims(dtype, shape, strides);
     int64_t dims[4] = {};
     for (size_t i = 0; i < rank; ++i)
       put(dims_[i], dims[i] = shape[i]), put(dims_[rank + i], dims[rank + i] = strides[i]);
@@ -215,7 +215,7 @@ class alignas(16) TensorView {
     uint64_t rest = d(1) | d(2) << 20 | d(3) << 40;
     asm("" : "+r"(head), "+r"(rest));  // stored as two words, as calls load them: that is faster
     if (!exact) [[unlikely]]
-      head |= Form::kInexact;
+      head = (head & ~uint64_t{0xff}) | Form::kInexact;  // the dtype may be unknown
     form_ = {head, rest};
   }
   // find_form() sets only the form, set_dims() also sizes and strides, of any rank.
