@@ -208,14 +208,15 @@ class alignas(16) TensorView {
     const auto d = [&](size_t i) { return static_cast<uint64_t>(dims[i]); };
     const auto type = static_cast<uint32_t>(device.type),
                index = static_cast<uint32_t>(device.index);
-    exact = exact && to_dlpack(dtype).bits != 0 && type - 1 < 31 && index < 256 &&
+    const bool known = to_dlpack(dtype).bits != 0;  // from_dlpack() finds no other dtype
+    exact = exact && known && type - 1 < 31 && index < 256 &&
             ((d(0) >> 37) | (d(1) >> 20) | (d(2) >> 20) | (d(3) >> 24)) == 0;
-    uint64_t head = static_cast<uint32_t>(dtype) | type << 6 | index << 11 | rank << Form::kRank |
-                    (compact ? Form::kCompact : 0) | d(0) << Form::kFirst;
+    uint64_t head = (known ? static_cast<uint32_t>(dtype) : 0) | type << 6 | index << 11 |
+                    rank << Form::kRank | (compact ? Form::kCompact : 0) | d(0) << Form::kFirst;
     uint64_t rest = d(1) | d(2) << 20 | d(3) << 40;
     asm("" : "+r"(head), "+r"(rest));  // stored as two words, as calls load them: that is faster
     if (!exact) [[unlikely]]
-      head = (head & ~uint64_t{0xff}) | Form::kInexact;  // the dtype may be unknown
+      head |= Form::kInexact;
     form_ = {head, rest};
   }
   // find_form() sets only the form, set_dims() also sizes and strides, of any rank.
