@@ -21,7 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace yard::simd {
 namespace HWY_NAMESPACE {
 
-// A row of results: `count` sums and biases, with room for kBlock of both.
+// A row of results: `count` sums and biases, with room for kWeightRows of both.
 void store_row(const float* sums, const float* bias, size_t count, char* out) {
   BF16* const to = reinterpret_cast<BF16*>(out);
   const size_t pair = pair_lanes();
@@ -51,7 +51,7 @@ int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 constexpr int64_t kPair = 4;  // bytes
 constexpr int64_t kSquare =
     16;  // rows, and elements of 32 bits in a row, that are turned over together
-constexpr int64_t kBlock = 32;  // rows of weights that are multiplied together
+constexpr int64_t kWeightRows = 32;  // rows of weights that are multiplied together
 
 // The activations, turned over: column r of a panel is row r of x, in pairs, with zeros behind its end. Panels follow each
 // other; the last one is narrower if x has few rows.
@@ -81,7 +81,7 @@ class LinearPairs {
         x_{call.workspace<uint32_t>().data(), TurnedRows::pairs_of(linear.k),
            TurnedRows::columns_of(linear.walk.rows()), static_cast<int64_t>(products.columns)},
         parts_((x_.pairs + kDepth - 1) / kDepth),
-        weight_blocks_((linear.n + kBlock - 1) / kBlock),
+        weight_blocks_((linear.n + kWeightRows - 1) / kWeightRows),
         row_blocks_((x_.columns + kMostRows - 1) / kMostRows) {}
 
   void run(Call call) const {
@@ -90,7 +90,7 @@ class LinearPairs {
                         for (int64_t i = begin; i < end; ++i)
                           turn_rows(i / parts_ * kSquare, i % parts_ * kDepth);
                       });
-    call.parallel_for(row_blocks_ * weight_blocks_, grain_of(kBlock * x_.pairs * kPair),
+    call.parallel_for(row_blocks_ * weight_blocks_, grain_of(kWeightRows * x_.pairs * kPair),
                       [&](int64_t begin, int64_t end) {
                         if (products_.begin != nullptr) products_.begin();
                         multiply(begin, end);
@@ -124,11 +124,11 @@ class LinearPairs {
 
   // Where `count` pairs of a block of weights lie; if they are not whole, a copy with zeros.
   PairMatrix weights_at(int64_t block, int64_t pair, int64_t count, bool copy, char* to) const {
-    const int64_t first = block * kBlock, rows = std::min(linear_.n - first, kBlock);
+    const int64_t first = block * kWeightRows, rows = std::min(linear_.n - first, kWeightRows);
     const int64_t bytes = std::clamp<int64_t>(linear_.k * 2 - pair * kPair, 0, count * kPair);
     const char* const from = weight_ + first * weight_row_ + pair * kPair;
-    if (!copy && rows == kBlock && bytes == count * kPair) return {from, weight_row_, kPair};
-    for (int64_t r = 0; r < kBlock; ++r) {
+    if (!copy && rows == kWeightRows && bytes == count * kPair) return {from, weight_row_, kPair};
+    for (int64_t r = 0; r < kWeightRows; ++r) {
       char* const row = to + r * kDepth * kPair;
       const int64_t some = r < rows ? bytes : 0;
       if (some > 0) std::memcpy(row, from + r * weight_row_, static_cast<size_t>(some));
@@ -139,18 +139,18 @@ class LinearPairs {
 
   // What will be multiplied next. Null at the ends of the weights.
   PairMatrix weights_ahead(int64_t block, int64_t pair) const {
-    if ((block + 1) * kBlock > linear_.n || (pair + kDepth) * kPair > linear_.k * 2) return {};
-    return {weight_ + block * kBlock * weight_row_ + pair * kPair, weight_row_, kPair};
+    if ((block + 1) * kWeightRows > linear_.n || (pair + kDepth) * kPair > linear_.k * 2) return {};
+    return {weight_ + block * kWeightRows * weight_row_ + pair * kPair, weight_row_, kPair};
   }
 
   // Items are blocks of weights for the first block of rows, then those for the second one, and so on.
   void multiply(int64_t item, int64_t end) const {
-    alignas(64) float sums[kTogether * kBlock * kMostRows];
+    alignas(64) float sums[kTogether * kWeightRows * kMostRows];
     while (item < end) {
       const int64_t first = item % weight_blocks_, column = item / weight_blocks_ * kMostRows;
       const int64_t count = std::min({end - item, weight_blocks_ - first, kTogether});
       const int64_t columns = std::min(x_.columns - column, kMostRows);
-      std::fill_n(sums, count * kBlock * columns, 0.0f);
+      std::fill_n(sums, count * kWeightRows * columns, 0.0f);
       for (int64_t pair = 0; pair < x_.pairs; pair += kDepth)
         for (int64_t i = 0; i < count; ++i) {
           PairMatrix next = weights_ahead(first + count, 0);
@@ -158,11 +158,11 @@ class LinearPairs {
             next = weights_ahead(first + i + 1, pair);
           else if (pair + kDepth < x_.pairs)
             next = weights_ahead(first, pair + kDepth);
-          add_part(first + i, pair, column, columns, next, sums + i * kBlock * columns);
+          add_part(first + i, pair, column, columns, next, sums + i * kWeightRows * columns);
         }
       for (int64_t i = 0; i < count; ++i)
         for (int64_t c = 0; c < columns; c += kSquare)
-          store(first + i, column + c, sums + i * kBlock * columns, c);
+          store(first + i, column + c, sums + i * kWeightRows * columns, c);
       item += count;
     }
   }
@@ -170,33 +170,33 @@ class LinearPairs {
   // Adds products of kDepth pairs to the sums of a block of weights: those of each panel of x one after the other.
   void add_part(int64_t block, int64_t pair, int64_t column, int64_t columns, PairMatrix next,
                 float* sums) const {
-    alignas(64) char copy[kBlock * kDepth * kPair];
+    alignas(64) char copy[kWeightRows * kDepth * kPair];
     const int64_t count = std::min(kDepth, x_.pairs - pair);
     const PairMatrix weights = weights_at(block, pair, count, columns > kManyRows, copy);
     const int64_t panels = (columns + x_.panel - 1) / x_.panel;
-    const int64_t next_rows = next.data != nullptr ? (kBlock + panels - 1) / panels : 0;
+    const int64_t next_rows = next.data != nullptr ? (kWeightRows + panels - 1) / panels : 0;
     for (int64_t c = 0; c < columns; c += x_.panel) {
       const auto width = static_cast<size_t>(x_.width(column + c));
-      products_.add({weights, kBlock, static_cast<size_t>(count), x_.at(column + c, pair),
-                     sums + c * kBlock, width, width, next, static_cast<size_t>(next_rows)});
+      products_.add({weights, kWeightRows, static_cast<size_t>(count), x_.at(column + c, pair),
+                     sums + c * kWeightRows, width, width, next, static_cast<size_t>(next_rows)});
       next.data += next_rows * next.row;
     }
   }
 
   // The results of 16 rows of x from `row` on, whose sums begin at column `c`.
   void store(int64_t block, int64_t row, const float* sums, int64_t c) const {
-    const int64_t first = block * kBlock, count = std::min(linear_.n - first, kBlock);
+    const int64_t first = block * kWeightRows, count = std::min(linear_.n - first, kWeightRows);
     const int64_t panel = c / x_.panel * x_.panel, width = x_.width(row) * kPair;
-    const char* const from = reinterpret_cast<const char*>(sums + panel * kBlock + c - panel);
-    alignas(64) float turned[kSquare * kBlock], bias[kBlock] = {};
-    for (int64_t n = 0; n < kBlock; n += kSquare)
-      products_.turn(from + n * width, width, reinterpret_cast<char*>(turned + n), kBlock * 4);
+    const char* const from = reinterpret_cast<const char*>(sums + panel * kWeightRows + c - panel);
+    alignas(64) float turned[kSquare * kWeightRows], bias[kWeightRows] = {};
+    for (int64_t n = 0; n < kWeightRows; n += kSquare)
+      products_.turn(from + n * width, width, reinterpret_cast<char*>(turned + n), kWeightRows * 4);
     for (int64_t i = 0; i < count && linear_.bias; ++i)
       bias[i] = widen(read<BF16>(linear_.bias.data<char>() + (first + i) * 2));
     auto cursor = linear_.walk.from(row);
     for (int64_t r = 0; r < std::min(linear_.walk.rows() - row, kSquare); ++r, cursor.next())
       HWY_DYNAMIC_DISPATCH(store_row)
-    (turned + r * kBlock, bias, static_cast<size_t>(count), cursor.at<char>(0) + first * 2);
+    (turned + r * kWeightRows, bias, static_cast<size_t>(count), cursor.at<char>(0) + first * 2);
   }
 
   const PairProducts& products_;
