@@ -290,7 +290,7 @@ Exclusion exclusion(const OpUnderConfig& op, const std::function<bool(const Kern
     if (by == nullptr || by->act == Act::kOffByDefault ||
         (by->act == Act::kLock && std::ranges::none_of(op.kernels, locked)))
       return {true, nullptr};
-    if (!to.any) to = {true, by};
+    if (!to.any || (by->act == Act::kDeny && to.by->act != Act::kDeny)) to = {true, by};
   }
   return to;
 }

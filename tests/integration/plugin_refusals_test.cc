@@ -102,7 +102,7 @@ const Bad kBad[] = {
     {"query_function_no_function", Reason::kBadDescriptor, "no function"},
     {"query_function_bad_flags", Reason::kBadDescriptor, "0x1267"},
     {"query_function_bad_priority", Reason::kBadDescriptor, "priority 1001"},
-    {"query_function_reasons_missing", Reason::kBadDescriptor, "2 stated"},
+    {"query_function_reasons_missing", Reason::kBadDescriptor, "2 reasons stated"},
     {"query_function_no_group", Reason::kBadDescriptor, "its group is missing"},
     {"query_function_twice", Reason::kConflict, "priority 0 and 1"},
     {"query_function_bad_group", Reason::kBadDescriptor, "bad group"},
