@@ -59,7 +59,7 @@ void run(const PairProducts& by, const TestTensor& out, const TestTensor& x,
   struct alignas(64) Line {
     char bytes[64];
   };
-  std::vector<Line> workspace((bytes + 63) / 64);
+  std::vector<Line> workspace(bytes / 64 + 1);
   std::memset(static_cast<void*>(workspace.data()), 0xff, bytes);  // NaN
   yard_call_t call{};
   call.size = sizeof call, call.host = host;

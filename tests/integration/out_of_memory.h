@@ -28,10 +28,8 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
-// For work that takes thousands of allocations: each of the first ones fails, and then ever fewer of the later ones.
-uint64_t after(uint64_t n) { return n + 1 + n / 16; }
-
-// What the numbers of failing allocations are: all, or ever fewer of the later ones where there are thousands.
+// Gives the number of the allocation that fails next. next_of_many() is for work that takes thousands of allocations: it
+// leaves out ever more of the later ones.
 using Next = uint64_t (*)(uint64_t);
 inline uint64_t next_one(uint64_t n) { return n + 1; }
 inline uint64_t next_of_many(uint64_t n) { return n + 1 + n / 16; }
@@ -50,7 +48,7 @@ class OutOfMemory : public ::testing::Test {
   // Calls `boundary` while allocation n fails, for n = 0, 1, ... until it makes fewer.
   void fail(
       const std::function<Status()>& boundary, const std::function<void()>& prepare = [] {},
-      uint64_t (*next)(uint64_t) = [](uint64_t n) { return n + 1; }) {
+      Next next = next_one) {
     for (const auto which : kEach) {
       bool refused = false, failed = true;
       for (uint64_t n = 0; failed; n = next(n)) {
@@ -73,9 +71,7 @@ class OutOfMemory : public ::testing::Test {
   }
 
   // The same in a child, from before the fork on: also what the child does to begin again fails.
-  void fail_in_child(
-      const std::function<Status()>& boundary,
-      uint64_t (*next)(uint64_t) = [](uint64_t n) { return n + 1; }) {
+  void fail_in_child(const std::function<Status()>& boundary, Next next = next_one) {
     for (const auto which : kEach) {
       bool failed = true;
       for (uint64_t n = 0; failed; n = next(n)) {
@@ -104,24 +100,5 @@ class OutOfMemory : public ::testing::Test {
   Bare bare_;
   Floats out_{4}, x_{4};
 };
-
-// This is the first test, because later ones use the shared runtime in this process.
-TEST_F(OutOfMemory, TheSharedRuntimeIsMadeByALaterCall) {
-  if (kSanitized) GTEST_SKIP() << "the sanitizer's allocator does not survive a fork";
-  const auto softmax = [&] {
-    const TensorView out(out_.data.data(), DType::f32, {1, 4}),
-        x(x_.data.data(), DType::f32, {1, 4});
-    return yard::call("softmax", {out, x});
-  };
-  fail_in_child(softmax, after);
-  fail_in_child([&] { return yard::resolve("softmax(f32[1,4])").status(); }, after);
-  fail_in_child(
-      [&] {
-        return yard::call("softmax", {x_.view}, {}).code() == Code::kOutOfMemory
-                   ? Status::out_of_memory()
-                   : softmax();
-      },
-      after);
-}
 
 }  // namespace yard::testing
