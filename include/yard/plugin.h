@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The C ABI between Switchyard and the kernels it runs: with abi.h, all that a kernel vendor needs.
- * Standalone C11, made to be copied. docs/guides/writing_plugins.md shows a whole plugin.
+/* The C ABI between Switchyard and the kernels that it runs. Kernel vendors need only this file and
+ * abi.h, which are C11 and may be copied. docs/guides/writing_plugins.md shows a whole plugin.
  *
  *  - A library exports `yard_plugin_query`, which any thread may call many times. It returns a
  *    constant descriptor, or NULL if it cannot serve that host.
@@ -24,9 +24,9 @@
 extern "C" {
 #endif
 
-/* 0 may still change; 1 will be frozen. The smaller version of host and plugin is in effect. */
+/* Version 0 may still change; 1 will be frozen. The smaller one of host and plugin is in effect. */
 #define YARD_ABI_VERSION 0u
-#define YARD_ABI_TEXT "0" /* the same, for manifests */
+#define YARD_ABI_TEXT "0" /* for manifests */
 
 /* ---- Dtypes ---------------------------------------------------------------------------------- */
 
@@ -34,7 +34,6 @@ extern "C" {
  * multiple of a block and has stride 1; other strides are multiples of a block. */
 #define YARD_BLOCK_CODE 0x80
 static inline int yard_is_blocks(yard_dtype_t t) { return t.code >= YARD_BLOCK_CODE; }
-/* The smallest unit of memory is a block or one element. */
 static inline int64_t yard_unit_elements(yard_dtype_t t) { return yard_is_blocks(t) ? t.lanes : 1; }
 static inline int64_t yard_unit_bytes(yard_dtype_t t) {
   return yard_is_blocks(t) ? t.bits : (t.bits + 7) / 8;
@@ -42,7 +41,7 @@ static inline int64_t yard_unit_bytes(yard_dtype_t t) {
 
 /* ---- Outcomes ------------------------------------------------------------------------------- */
 
-/* Why a candidate was not selected (docs/reference/reasons.md). A kernel's own reasons are
+/* Reasons why a candidate was not selected (docs/reference/reasons.md). A kernel's own reasons are
  * YARD_REASON_OWN + i, where i indexes its `reasons`. */
 typedef enum yard_reason {
   YARD_REASON_NONE = 0, YARD_REASON_DENIED_KERNEL = 1,
@@ -74,7 +73,6 @@ typedef struct yard_verdict {
   int64_t figures[3];
 } yard_verdict_t;
 
-/* A named value: kernel options, weights, labels. */
 typedef struct yard_named_value {
   const char* name;
   yard_value_t value;
@@ -82,10 +80,10 @@ typedef struct yard_named_value {
 
 /* ---- The facts word ------------------------------------------------------------------------- */
 
-/* What dispatch reads of a tensor, in one word. Bits: 0-5 dtype, 6-10 device type, 11-18 device
+/* The tensor properties that dispatch reads. Bits: 0-5 dtype, 6-10 device type, 11-18 device
  * index, 19-22 rank, 23 compact row-major, 24 inner dimension dense, 25 no zero or negative stride
  * and no overlap with itself, 26-29 log2 of alignment, 31 always set, 32-63 span in units of 64
- * bytes, rounded up (all ones: unknown). Kernels may find 0 in `facts`. */
+ * bytes, rounded up (all ones if unknown). Kernels may find 0 in `facts`. */
 #define YARD_FACTS_DTYPE 0x3full
 #define YARD_FACTS_DEVICE (0x1fffull << 6)
 #define YARD_FACTS_RANK_SHIFT 19
@@ -99,7 +97,7 @@ typedef struct yard_named_value {
 #define YARD_FACTS_SPAN_SHIFT 32
 #define YARD_FACTS_SPAN_UNKNOWN 0xffffffffull
 
-/* 0 for an unknown dtype. */
+/* Returns 0 for an unknown dtype. */
 static inline uint32_t yard_dtype_index(yard_dtype_t t) {
   if (yard_is_blocks(t)) {
     switch ((t.code << 24) | (t.bits << 16) | t.lanes) {
@@ -128,15 +126,15 @@ typedef enum yard_log_level {
   YARD_LOG_DEBUG = 1, YARD_LOG_INFO = 2, YARD_LOG_WARN = 3, YARD_LOG_ERROR = 4,
 } yard_log_level_t;
 
-/* What the host offers. Valid as long as the plugin. */
+/* The functions that the host offers, valid as long as the plugin. */
 struct yard_host {
   uint32_t size;
   uint32_t abi; /* the host's version */
   void* self; /* first argument of every function here */
-  /* Memory that outlives a call, 64-byte aligned, for states and weights. NULL if there is none. */
+  /* Returns 64-byte aligned memory that outlives a call, for states and weights, or NULL. */
   void* (*allocate)(void* self, yard_device_t device, uint64_t bytes);
   void (*release)(void* self, yard_device_t device, void* memory);
-  /* More workspace, valid until run returns. NULL if there is none. */
+  /* Returns more workspace, valid until run returns, or NULL. */
   void* (*scratch)(void* self, yard_call_t* call, uint64_t bytes);
   void (*log)(void* self, int32_t level, const char* message); /* under the plugin's name */
   /* Writes printf-style text into the call's error buffer and returns `code`. */
@@ -146,12 +144,12 @@ struct yard_host {
   int32_t (*parallel_for)(void* self, int64_t count, int64_t grain,
                           void (*body)(void* context, int64_t begin, int64_t end), void* context);
   int32_t (*concurrency)(void* self); /* threads for parallel_for; `self` may be NULL */
-  void* (*stream)(void* self, yard_device_t device); /* the caller's; NULL: the default one */
-  /* 1 if the feature can be used ("avx512f", "sve2"), 0 if not, -1 for an unknown name. Devices
-   * other than the cpu have what the program has stated. */
+  void* (*stream)(void* self, yard_device_t device); /* the caller's; NULL is the default stream */
+  /* Returns 1 if the feature can be used ("avx512f", "sve2"), 0 if not, and -1 for an unknown name.
+   * The program states the features of devices other than the cpu. */
   int32_t (*has_feature)(void* self, yard_device_t device, const char* name);
-  /* Calls another op in the caller's scope. The message of a failure goes to the buffer of `call`.
-   * With another `count` than the schema's it is refused. */
+  /* Calls another op in the caller's scope. Refuses a `count` that differs from the schema's. The
+   * message of a failure goes to the buffer of `call`. */
   int32_t (*call_op)(void* self, yard_call_t* call, const char* op, const yard_value_t* args,
                      uint32_t count);
 };
@@ -161,11 +159,11 @@ struct yard_host {
 #define YARD_CALL_INFERENCE 4u     /* no gradient will be computed */
 #define YARD_CALL_TRACING 8u       /* record, do not compute */
 #define YARD_CALL_ALIASED 16u      /* an output shares memory with an input */
-#define YARD_CALL_LOADED 32u       /* of an instance with loaded weights */
+#define YARD_CALL_LOADED 32u       /* the instance of the call has loaded weights */
 
 /* ---- Limits and verifiers ------------------------------------------------------------------- */
 
-/* What a kernel can take. `field` is a dimension ("n"), an argument ("x") or both ("x.rank"). */
+/* A kernel's limits. `field` is a dimension ("n"), an argument ("x") or both ("x.rank"). */
 typedef enum yard_limit_kind {
   YARD_LIMIT_DTYPE = 1,    /* argument `field` (NULL: every tensor) has a dtype of the mask `a` */
   YARD_LIMIT_MIN = 2,      /* dimension or integer `field` >= a */
@@ -188,7 +186,6 @@ typedef struct yard_limit {
   int64_t reserved;
 } yard_limit_t;
 
-/* What a verifier sees of a call. */
 typedef struct yard_query {
   uint32_t size;
   uint32_t flags; /* YARD_CALL_* */
@@ -200,23 +197,23 @@ typedef struct yard_query {
   yard_device_t device;
 } yard_query_t;
 
-/* One of a kernel's own parameters. The host copies arguments that do not fit into buffers, and
- * written buffers back after a success. The time of copies is added to the kernel's cost. */
+/* One of a kernel's own parameters. Arguments that do not fit are copied into buffers, and written
+ * buffers are copied back after a success. Copies add to the kernel's cost. */
 typedef struct yard_param {
   uint32_t size;
   uint32_t flags;     /* YARD_PARAM_* */
   const char* name;   /* the kernel's own name, in the order the kernel takes them */
-  const char* source; /* the op's parameter; NULL: of the same name */
-  /* The order of its dimensions, outermost first: names of the schema ("batch heads seq dim"),
-   * letters ("BSHD", "NHD"), "row-major" or "column-major" (the last two swapped). Missing ones
-   * stay in front. Without gaps unless a flag says otherwise. NULL: as the caller has it. */
+  const char* source; /* the op's parameter; NULL means the one of this name */
+  /* The order of dimensions, outermost first: names of the schema ("batch heads seq dim"), letters
+   * ("BSHD", "NHD"), "row-major" or "column-major" (the last two swapped). Missing dimensions stay
+   * in front. Memory has no gaps unless a flag allows them. NULL keeps the caller's layout. */
   const char* layout;
-  /* Mask of its dtypes; 0: any. Others are converted to the narrowest one that has all of their
-   * values; without one, the kernel does not take the call. */
+  /* Mask of accepted dtypes, or 0 for any. Other dtypes are converted to the narrowest accepted one
+   * that has all of their values; if none has, the kernel does not take the call. */
   uint64_t dtypes;
-  int64_t align; /* of the data in bytes, a power of two up to YARD_MAX_ALIGN; 0: any */
-  int64_t pad;   /* zeros fill up the last dimension to a multiple of this; 0: none */
-  yard_value_t constant; /* of YARD_PARAM_CONSTANT, not a tensor; YARD_TAG_NONE: never given */
+  int64_t align; /* of the data in bytes, a power of two up to YARD_MAX_ALIGN; 0 means any */
+  int64_t pad;   /* if not 0, zeros fill up the last dimension to a multiple of this */
+  yard_value_t constant; /* for PARAM_CONSTANT, not a tensor; YARD_TAG_NONE if never given */
 } yard_param_t;
 #define YARD_PARAM_CONSTANT 1u /* filled with `constant`, from no parameter of the op */
 #define YARD_PARAM_ROWS 2u     /* with `layout`: rows may have gaps between them */
@@ -224,75 +221,74 @@ typedef struct yard_param {
 
 /* ---- Descriptors ---------------------------------------------------------------------------- */
 
-/* The reference kernel of an op comes from where the op comes from. */
+/* The reference kernel of an op must come with the op. */
 typedef enum yard_kind {
   YARD_KIND_DEFAULT = 1, YARD_KIND_VENDOR = 2, YARD_KIND_REFERENCE = 3,
 } yard_kind_t;
 
-/* A family of kernels: one availability probe, one vendor, one switch. */
+/* A family of kernels with one availability probe, one vendor and one switch. */
 typedef struct yard_backend {
   uint32_t size;
   uint32_t flags;      /* YARD_BACKEND_* */
   const char* name;    /* [a-z0-9_]+ */
-  const char* vendor;  /* NULL: none; kernels of kind vendor need one */
+  const char* vendor;  /* may be NULL, except for kernels of kind vendor */
   const char* summary; /* one line */
-  int32_t device_type; /* where its kernels run; 0: cpu */
-  int32_t enable;      /* YARD_ENABLE_*: unless policy sets it */
-  const char* env;     /* switch variable of its own choosing; NULL: YARD_BACKEND_<NAME> only */
+  int32_t device_type; /* where its kernels run; 0 means cpu */
+  int32_t enable;      /* YARD_ENABLE_*, unless policy decides */
+  const char* env;     /* a switch variable besides YARD_BACKEND_<NAME>, or NULL */
   void* self;
-  /* Whether `device` is usable now, asked before the first choice that needs it. NULL: always. */
+  /* Tells whether `device` is usable, before the first choice that needs it. NULL means always. */
   int32_t (*probe)(void* self, const yard_host_t* host, yard_device_t device, yard_verdict_t* why);
-  /* Returns when no work is left on the device (index -1: any). NULL: kernels finish their work. */
+  /* Returns when the device (any if index is -1) has no work left. NULL if kernels finish
+   * theirs. */
   int32_t (*quiesce)(void* self, yard_device_t device);
   int32_t (*reset)(void* self, yard_device_t device); /* brings a lost device back, or NULL */
-  /* A capture begins (1) or ends (0) on a stream. */
   int32_t (*capture)(void* self, yard_device_t device, void* stream, int32_t begins);
   const char* const* reasons; /* texts for YARD_REASON_OWN + i of probe */
   uint32_t reason_count, pad_;
 } yard_backend_t;
-#define YARD_BACKEND_FORK_UNSAFE 1u /* a forked child cannot use it: it holds threads or a device */
+#define YARD_BACKEND_FORK_UNSAFE 1u /* holds threads or a device, so a forked child cannot use it */
 #define YARD_ENABLE_AUTO 0
 #define YARD_ENABLE_ON 1
 #define YARD_ENABLE_OFF 2
 
-/* One implementation of an op. */
 typedef struct yard_kernel {
   uint32_t size;
   uint32_t flags;      /* YARD_KERNEL_* */
-  const char* op;      /* the op it implements */
-  const char* id;      /* "vendor.acme": unique within the op */
-  const char* backend; /* its family; NULL: the plugin's only backend */
+  const char* op;
+  const char* id;      /* "vendor.acme", unique within the op */
+  const char* backend; /* NULL means the plugin's only backend */
   const char* summary; /* one line */
   int32_t kind;        /* yard_kind_t */
-  int32_t priority;    /* higher is better; 0: its kind's (default 150, vendor 100, reference 50) */
-  void* self;          /* handed to every function below */
+  int32_t priority;    /* higher is better; 0 means 150 (default), 100 (vendor) or 50 (reference) */
+  void* self;          /* passed to every function below */
   const yard_limit_t* limits;
   uint32_t limit_count, pad0_;
   /* Features it needs, separated by blanks: of the cpu ("sve2") or of the call's device
    * ("cuda:sm_80" is level 80 or higher, "cuda:sm_80..89" a range, "cuda:sm_90a" that name). */
   const char* features;
-  /* What limits cannot express, without side effects. `verify_reads` names the fields it reads,
-   * NULL-terminated; if it is NULL, every new shape is verified. */
+  /* Checks what limits cannot express, without side effects. `verify_reads` names the fields that
+   * it reads, NULL-terminated; if it is NULL, every new shape is verified. */
   int32_t (*verify)(const yard_query_t* query, yard_verdict_t* verdict);
   const char* const* verify_reads;
   const char* const* reasons; /* texts for YARD_REASON_OWN + i */
   uint32_t reason_count, pad1_;
-  /* Estimated nanoseconds, negative without an estimate. The host passes the fields of
-   * `cost_reads`, rounded down to half octaves. */
+  /* Returns estimated nanoseconds, or a negative number without an estimate. The host passes the
+   * fields of `cost_reads`, rounded down to half octaves. */
   double (*cost)(void* self, const int64_t* fields, uint32_t count);
   const char* const* cost_reads;
-  /* Required. Gets packed arguments in the op's order, or in that of `params`. */
+  /* Required. Gets packed arguments in the order of `params`, or of the op without `params`. */
   int32_t (*run)(yard_call_t* call, const yard_value_t* args, uint32_t count);
-  /* As run, with arguments in registers: int32_t f(yard_call_t*, A...). Letters of
+  /* Like run, with arguments in registers: int32_t f(yard_call_t*, A...). Letters of
    * `typed_signature` stand for A and match the op or `params`: t const yard_tensor_t*, i int64_t
    * (also enums), b int32_t, f double, v const yard_value_t* (strings and lists). */
   void (*typed)(void);
   const char* typed_signature;
-  /* Bytes of workspace that run needs; negative is an error. */
+  /* Returns the bytes of workspace that run needs; negative is an error. */
   int64_t (*workspace)(void* self, const yard_value_t* args, uint32_t count);
   /* create makes a state from options, load gives it weights, prepare prepares it for one shape,
-   * destroy frees it once. States are kept by `state_fields`. trace, called instead of run on
-   * traced calls, may refuse or leave a note in the error buffer; data may be NULL. */
+   * destroy frees it once. Calls with equal `state_fields` share states. trace, called instead of
+   * run on traced calls, may refuse or leave a note in the error buffer; data may be NULL. */
   int32_t (*create)(yard_call_t* call, const yard_named_value_t* options, uint32_t count,
                     void** state);
   int32_t (*load)(yard_call_t* call, const yard_named_value_t* weights, uint32_t count);
@@ -301,16 +297,17 @@ typedef struct yard_kernel {
   void (*destroy)(void* self, void* state);
   const char* const* state_fields; /* NULL-terminated */
   const char* options_schema;      /* "window: int = 0, scale: float"; what create accepts */
-  /* Its own parameters, for run, typed, workspace, prepare and trace; names of fields are the op's.
-   * Each of the op's parameters fills one, or a limit (ABSENT, EQUALS) or the verifier fixes it. */
+  /* Its own parameters, for run, typed, workspace, prepare and trace. Fields have the op's names.
+   * Each op parameter fills one, unless a limit (ABSENT, EQUALS) or the verifier fixes the
+   * value. */
   const yard_param_t* const* params;
   uint32_t param_count, pad2_;
   /* The weights that load accepts: "sink?: f32[heads]". Required ones limit the kernel to instances
-   * with loaded weights. A weight named as a parameter stands for that argument: the state, which
-   * may hold a prepared copy, serves only calls that pass the tensor that was loaded. */
+   * with loaded weights. If a weight is named like a parameter, the state may hold a prepared copy
+   * of that argument and serves only calls that pass the loaded tensor. */
   const char* weights_schema;
-  /* Bytes that a state holds after prepare; negative is an error. A state beyond the bound for all
-   * is destroyed, and its kernel declines. NULL: bounded in number only. */
+  /* Returns the bytes that a state holds after prepare; negative is an error. A state beyond the
+   * bound for all is destroyed, and its kernel declines. NULL bounds states in number only. */
   int64_t (*state_bytes)(void* self, const void* state);
 } yard_kernel_t;
 #define YARD_KERNEL_DETERMINISTIC 1u /* same inputs, same bits */
@@ -319,7 +316,7 @@ typedef struct yard_kernel {
 #define YARD_KERNEL_FAILS_BEFORE_WRITING 8u /* a failure leaves every argument as it was */
 #define YARD_KERNEL_ASYNC 16u        /* returns before its work is done; faults may come late */
 
-/* The largest accepted difference from the reference. The first that fits an output counts. */
+/* The largest accepted difference from the reference. The first one that fits an output counts. */
 typedef struct yard_tolerance {
   uint32_t dtype, input; /* yard_dtype_index_t of the output, of a tensor that is read (0: any) */
   double rtol, atol;
@@ -330,20 +327,19 @@ typedef struct yard_shape {
   int32_t rank, pad_;
 } yard_shape_t;
 
-/* An op that a plugin defines. Its reference kernel is a kernel of kind reference. */
 typedef struct yard_op {
   uint32_t size;
   uint32_t flags;
   const char* schema;  /* "scale(out!: T[*rows, d], x: T[*rows, d], by: float = 1.0)" */
   const char* summary; /* one line */
   void* self;
-  /* Shapes of outputs with a dimension that no input binds. NULL: the caller gives these. */
+  /* Computes output shapes with dimensions that no input binds. NULL if callers give the shapes. */
   int32_t (*infer)(yard_call_t* call, const yard_value_t* args, uint32_t count,
                    yard_shape_t* outputs, uint32_t output_count);
-  const yard_tolerance_t* tolerances; /* none: exact for integers, 1e-5 / 1e-2 style for floats */
+  const yard_tolerance_t* tolerances; /* exact for integers, 1e-5 / 1e-2 style for floats if NULL */
   uint32_t tolerance_count, pad_;
-  /* Writes to the outputs how large the terms are that each result is a sum of. `atol` is relative
-   * to that where it is larger than 1 and than the row's results. For ops that change no input. */
+  /* Writes to the outputs the size of the terms that each result is the sum of. `atol` is relative
+   * to that size where it exceeds 1 and the row's results. For ops that change no input. */
   int32_t (*magnitude)(yard_call_t* call, const yard_value_t* args, uint32_t count);
 } yard_op_t;
 
@@ -353,7 +349,7 @@ typedef struct yard_function {
   uint32_t flags;        /* YARD_FUNCTION_* */
   const char* name;
   const char* group;     /* of the function */
-  const char* backend;   /* its backend; NULL: the plugin's only one */
+  const char* backend;   /* NULL means the plugin's only backend */
   const char* signature; /* "i64(i64, const f32*)"; must match the declaration */
   int32_t priority, pad_; /* higher is tried first, unless LOWER_FIRST */
   void* self;
@@ -367,7 +363,7 @@ typedef struct yard_function {
 #define YARD_FUNCTION_NEXT 2u                 /* may call the next one; for active backends only */
 #define YARD_FUNCTION_FAILS_BEFORE_WRITING 4u /* when it throws, everything is as it was */
 
-/* What a YARD_FUNCTION_NEXT function gets instead of `self`. Until it returns, it may call the next
+/* A YARD_FUNCTION_NEXT function gets this instead of `self`. Until it returns, it may call the next
  * one or the default as ((R (*)(void*, A...))next->function)(next->argument, a...). */
 typedef struct yard_function_next {
   uint32_t size, pad_;
@@ -380,26 +376,25 @@ typedef struct yard_function_next {
 typedef struct yard_sample {
   uint32_t size, pad_;
   void* self;
-  /* Calls `verify` with `of` and the arguments, and returns its result; several threads may.
-   * Without a verifier, calls yard_function_t::function instead (NEXT: with a yard_function_next_t
-   * of its own), and returns YARD_OK if its effect is the expected one. */
+  /* Calls `verify` with `of` and the arguments, and returns its result; several threads may call
+   * it. Without a verifier, calls yard_function_t::function instead (with its own
+   * yard_function_next_t for NEXT), and returns YARD_OK if its effect is the expected one. */
   int32_t (*ask)(void* self, void (*verify)(void), void* of, yard_verdict_t* verdict);
 } yard_sample_t;
 
-/* `to` of yard_function_t::samples, which passes each call to take(). */
+/* The `to` of yard_function_t::samples, which passes each call to take(). */
 typedef struct yard_samples {
   uint32_t size, pad_;
   void* self;
   void (*take)(void* self, const yard_sample_t* sample);
 } yard_samples_t;
 
-/* All that a library provides. */
 typedef struct yard_plugin {
   uint32_t size;
   uint32_t abi;           /* YARD_ABI_VERSION it was compiled with */
   const char* name;       /* [a-z0-9_.-]+, unique among loaded plugins */
   const char* version;    /* of the plugin, for listings and lock files */
-  const char* build;      /* build tag; NULL: none */
+  const char* build;      /* build tag, or NULL */
   const yard_backend_t* const* backends;
   const yard_op_t* const* ops;
   const yard_kernel_t* const* kernels;
@@ -414,7 +409,7 @@ typedef struct yard_plugin {
 typedef const yard_plugin_t* (*yard_plugin_query_t)(uint32_t host_abi, const yard_host_t* host);
 #define YARD_PLUGIN_QUERY_SYMBOL "yard_plugin_query"
 
-/* Its name. A build that links several plugins into one binary gives each its own. */
+/* A build that links several plugins into one binary gives each query another name. */
 #ifndef YARD_PLUGIN_QUERY
 #define YARD_PLUGIN_QUERY yard_plugin_query
 #define YARD_IS_LIBRARY_
@@ -426,13 +421,13 @@ const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t host_abi, const yard_host_t* hos
 
 /* ---- The manifest --------------------------------------------------------------------------- */
 
-/* Once in a library, at file scope, with the descriptor's name and version and any parts below:
+/* Use once in a library, at file scope, with the descriptor's name and version and any parts below:
  *   YARD_MANIFEST("acme", "1.0", YARD_MANIFEST_OPS("rms_norm") YARD_MANIFEST_FEATURES("sve2"));
  * Lists are separated by blanks. Ops that are not listed are refused at load. The manifest becomes
- * an ELF note of lines `key=value`. Sources that are linked into another binary have none. */
+ * an ELF note of lines `key=value`. Sources linked into another binary have no manifest. */
 #define YARD_MANIFEST_OPS(list) "ops=" list "\n"
 #define YARD_MANIFEST_FUNCTIONS(groups) "functions=" groups "\n"
-#define YARD_MANIFEST_DEVICES(list) "devices=" list "\n"   /* "cpu cuda"; left out: cpu */
+#define YARD_MANIFEST_DEVICES(list) "devices=" list "\n"   /* "cpu cuda"; the default is cpu */
 #define YARD_MANIFEST_FEATURES(list) "features=" list "\n" /* needs all: "sve2 cuda:sm_90" */
 #define YARD_MANIFEST_BUILD(tag) "build=" tag "\n"         /* one word */
 
@@ -441,7 +436,7 @@ const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t host_abi, const yard_host_t* hos
 #else
 #define YARD_ARCH_ "x86_64"
 #endif
-/* Code built with a sanitizer only runs in a program built with the same. */
+/* Code built with a sanitizer runs only in programs built with that sanitizer. */
 #if defined(YARD_UNDER_ASAN)
 #define YARD_SANITIZER_ "address"
 #elif defined(YARD_UNDER_TSAN)
@@ -454,7 +449,7 @@ const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t host_abi, const yard_host_t* hos
 
 #define YARD_MANIFEST_OWNER "Yard"
 #define YARD_MANIFEST_TYPE 1u
-#if defined(__clang__) /* its address sanitizer pads variables; padding would be read as notes */
+#if defined(__clang__) /* its address sanitizer pads variables, and notes must not be padded */
 #define YARD_NOTE_ __attribute__((section(".note.yard"), used, aligned(4), no_sanitize("address")))
 #else
 #define YARD_NOTE_ __attribute__((section(".note.yard"), used, aligned(4)))
