@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plugin.h for C++: a kernel is a plain function, from whose signature its C entries and descriptor
-// are made. Header-only and standalone like plugin.h.
+// plugin.h for C++. A kernel is a plain function, whose signature gives its C entries and its
+// descriptor. The header is standalone like plugin.h.
 //
 //   using namespace yard::plugin;
 //   void scale(Call, Tensor out, Tensor x, double by);
@@ -36,8 +36,8 @@
 
 namespace yard::plugin {
 
-// Limits for a `yard_limit_t` table: calls must fit them all. `field` is a dimension or an integer,
-// `argument` a tensor (null: all), a scalar or an optional.
+// These functions make limits for a `yard_limit_t` table. A call must fit all limits. `field` is a
+// dimension or an integer, and `argument` a tensor (all if null), a scalar or an optional.
 constexpr yard_limit_t limit(uint32_t kind, const char* field, int64_t a = 0,
                              int64_t b = 0) noexcept {
   return {kind, 0, field, a, b, 0};
@@ -81,7 +81,6 @@ class Backend {
   Backend& flags(uint32_t f) noexcept { return d.flags |= f, *this; }
   Backend& enable(int32_t e) noexcept { return d.enable = e, *this; }
   Backend& env(const char* variable) noexcept { return d.env = variable, *this; }
-  // Asked whether a device can be used, before the first choice that needs it.
   Backend& probe(decltype(yard_backend_t::probe) f, void* self = nullptr) noexcept {
     return d.probe = f, d.self = self, *this;
   }
@@ -102,7 +101,7 @@ class OpDef {
   OpDef& tolerances(std::span<const yard_tolerance_t> t) noexcept {
     return d.tolerances = t.data(), d.tolerance_count = static_cast<uint32_t>(t.size()), *this;
   }
-  // int32_t or void F(Call, A...), with one A for each of the op's parameters.
+  // F is int32_t or void F(Call, A...), with one A for each of the op's parameters.
   template <auto F>
   YARD_MODE_TAG OpDef& magnitude() noexcept {
     return d.magnitude = &detail::EntriesOf<F, decltype(F)>::run, *this;
@@ -111,11 +110,11 @@ class OpDef {
   yard_op_t d{};
 };
 
-// A parameter of a kernel that has its own; see yard_param_t.
+// A parameter of a kernel that does not take the op's parameters; see yard_param_t.
 class Param {
  public:
   explicit Param(const char* name) noexcept { d.size = sizeof d, d.name = name; }
-  // A constant. Strings end in NUL.
+  // These make a constant. Strings end in NUL.
   Param(const char* name, bool v) noexcept : Param(name, YARD_TAG_BOOL) {
     d.constant.u.i = v ? 1 : 0;
   }
@@ -126,13 +125,13 @@ class Param {
     d.constant.u.string = v;
     d.constant.count = static_cast<uint32_t>(std::char_traits<char>::length(v));
   }
-  // An optional tensor that is never given.
+  // Makes an optional tensor that is never given.
   Param(const char* name, std::nullptr_t) noexcept : Param(name, YARD_TAG_NONE) {}
 
   Param& from(const char* source) noexcept { return d.source = source, *this; }
-  // The order of dimensions without gaps: "batch heads seq dim", "BHSD", "column-major".
+  // States the order of dimensions without gaps: "batch heads seq dim", "BHSD", "column-major".
   Param& layout(const char* l) noexcept { return d.layout = l, *this; }
-  // With gaps between rows; with any strides.
+  // rows() allows gaps between rows, and strided() allows any strides.
   Param& rows(const char* l) noexcept { return d.layout = l, d.flags |= YARD_PARAM_ROWS, *this; }
   Param& strided(const char* l) noexcept {
     return d.layout = l, d.flags |= YARD_PARAM_STRIDED, *this;
@@ -151,7 +150,7 @@ class Param {
   }
 };
 
-// All parameters of a kernel in its order; kept in a static.
+// All parameters of a kernel, in its order. Keep this object in a static.
 //
 //   static const Params params = {Param("out").layout("BHSD"), Param("dropout", 0.0)};
 class Params {
@@ -191,7 +190,7 @@ class Kernel {
   Kernel& backend(const char* b) noexcept { return d.backend = b, *this; }
   Kernel& summary(const char* s) noexcept { return d.summary = s, *this; }
   Kernel& kind(yard_kind_t k) noexcept { return d.kind = k, *this; }
-  // 1 to 1000, higher is tried first; 0: that of its kind.
+  // `p` is from 1 to 1000, or 0 for the priority of the kind. Higher ones are tried first.
   Kernel& priority(int32_t p) noexcept { return d.priority = p, *this; }
   Kernel& flags(uint32_t f) noexcept { return d.flags |= f, *this; }
   Kernel& features(const char* f) noexcept { return d.features = f, *this; }
@@ -199,11 +198,11 @@ class Kernel {
   Kernel& limits(std::span<const yard_limit_t> l) noexcept {
     return d.limits = l.data(), d.limit_count = static_cast<uint32_t>(l.size()), *this;
   }
-  // `p` outlives the registration.
+  // `p` must outlive the registration.
   Kernel& params(const Params& p) noexcept {
     return d.params = p.list(), d.param_count = p.count(), *this;
   }
-  // `reads` ends in nullptr; without it every new shape is verified.
+  // `reads` ends in nullptr. Without `reads`, every new shape is verified.
   Kernel& verify(decltype(yard_kernel_t::verify) f, const char* const* reads = nullptr) noexcept {
     return d.verify = f, d.verify_reads = reads, *this;
   }
@@ -216,7 +215,7 @@ class Kernel {
   Kernel& workspace(decltype(yard_kernel_t::workspace) f) noexcept {
     return d.workspace = f, *this;
   }
-  // int64_t F(A...), with the kernel's parameters, returns bytes for Call::workspace().
+  // int64_t F(A...) takes the kernel's parameters and returns the bytes for Call::workspace().
   template <auto F>
   Kernel& workspace() noexcept {
     return d.workspace = &detail::WorkspaceOf<F, decltype(F)>::bytes, *this;
@@ -225,7 +224,7 @@ class Kernel {
   yard_kernel_t d{};
 };
 
-// Collects descriptors; kept in a static.
+// Collects descriptors. made_once() keeps this object as long as the process runs.
 class Plugin {
  public:
   Plugin(const char* name, const char* version) {
@@ -244,13 +243,13 @@ class Plugin {
     return std::move(add(t));
   }
 
-  // Valid until this object is changed or moved.
+  // The result is valid until this object is changed or moved.
   const yard_plugin_t* get() const noexcept { return &d_; }
 
  private:
   template <class T>
   struct Kept {
-    std::deque<T> items;  // addresses stay
+    std::deque<T> items;  // a deque, so that addresses stay
     std::vector<const T*> list;
   };
   template <class T>
@@ -266,8 +265,8 @@ class Plugin {
   Kept<yard_function_t> functions_;
 };
 
-// The descriptor that kMake() makes at the first call. A forked child may wait for ever for a
-// function-local static.
+// Returns the descriptor that kMake() makes at the first call. A function-local static would not
+// do, since a forked child may wait for it for ever.
 template <Plugin (*kMake)()>
 YARD_MODE_TAG const yard_plugin_t* made_once() {
   static constinit const Plugin* made = nullptr;
@@ -276,8 +275,8 @@ YARD_MODE_TAG const yard_plugin_t* made_once() {
   return made->get();
 }
 
-// A kernel with state: an S that is made from options and given weights. Only the constructor is
-// required. Runs get it from Call::state().
+// Makes a kernel with state: an S that is made from options and given weights. Only the constructor
+// is required. Runs get the state from Call::state().
 //
 //   struct Scaler {
 //     explicit Scaler(Named options) : by(options.number("by")) {}
@@ -308,9 +307,8 @@ YARD_MODE_TAG Kernel with_state(Kernel kernel, const char* options = nullptr,
   return kernel;
 }
 
-// For cost estimates from a measurement of the machine: `fields[0] * measured_once<measure>()`.
+// These help to estimate costs from measurements: `fields[0] * measured_once<measure>()`.
 
-// Returns the nanoseconds of the fastest run, at least 1.
 template <class F>
 double best_ns(const F& f, int runs = 3) {
   using Clock = std::chrono::steady_clock;
@@ -331,7 +329,6 @@ const decltype(kMeasure())& measured_once() {
   return measured;
 }
 
-// yard_host_t::concurrency of the host, which a plugin sets when it is queried.
 inline constinit std::atomic<int32_t (*)(void*)> cost_threads{nullptr};
 inline void set_cost_host(const yard_host_t* host) noexcept {
   cost_threads = host != nullptr ? host->concurrency : nullptr;
@@ -343,18 +340,18 @@ inline double threads_now() noexcept {
   return std::max(host_threads(nullptr), 1);
 }
 
-// The speedup of threads that share so many pieces of work; each further one is worth less.
+// Returns the speedup of threads that share `pieces` pieces of work. Each further thread adds 0.85.
 inline double speed_of_threads(double pieces) {
   return 1 + 0.85 * (std::clamp(pieces, 1.0, threads_now()) - 1);
 }
 
-// Nanoseconds that one thread takes for a product of matrices [rows, k] * [k, n], for each element
-// of the second matrix. Libraries copy that matrix first, which pays for many rows only.
+// The nanoseconds that one thread takes for a product of matrices [rows, k] * [k, n], for each
+// element of the second matrix. Libraries copy that matrix first, which pays off only for many
+// rows.
 struct ProductTimes {
   static constexpr int kRows[] = {1, 8, 64};
   double ns[std::size(kRows)] = {};
 
-  // On straight lines between the measured rows, in proportion beyond.
   double at(double rows) const {
     constexpr size_t kLast = std::size(kRows) - 1;
     if (rows <= kRows[0]) return ns[0];

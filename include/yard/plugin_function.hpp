@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Implementations of functions in plugins, for plugin.hpp (docs/guides/functions.md).
+// With this header, plugins implement functions of programs (docs/guides/functions.md).
 //
 //   Plugin(YARD_PLUGIN_NAME, YARD_PLUGIN_VERSION)
 //       .add(function<add>("math", "add", "acme").priority(10))
 //       .add(function<fast>("kda", "chunk", "acme").verify<fits>(kReasons).samples<some_calls>())
 //
-// The manifest lists the groups (FUNCTIONS of yard_add_plugin). Loading compares signatures.
+// The manifest must list the groups (FUNCTIONS of yard_add_plugin). Loading compares signatures.
 #pragma once
 
 #include <yard/verdict.h>
@@ -17,13 +17,12 @@ namespace detail {
 
 using namespace yard::detail;
 
-// The signature of a function that may be implemented with a Next.
 template <class S>
 struct WithoutNext : std::type_identity<S> {};
 template <class R, class... A>
 struct WithoutNext<R(Next<R(A...)>, A...)> : std::type_identity<R(A...)> {};
 
-// Numbers reasons by their place in this list. A text that is not in it gets the number past the
+// Numbers reasons by their place in `list`. A text that is not in the list gets the number past the
 // end, for which the host has a message; checks report the verifier as broken.
 struct ReasonTexts {
   std::span<const char* const> list;
@@ -64,14 +63,14 @@ struct TakeArguments<R(A...)> {
 
 }  // namespace detail
 
-// Takes sample calls with results, which `yard verify` runs: `call(expected, arguments...)`, where
+// Takes sample calls with results, which `yard verify` runs. In `call(expected, arguments...)`,
 // `expected` is the result or a predicate of it, without a parameter if the function returns void.
 template <class Signature>
 class ResultSamples;
 template <class R, class... A>
 class ResultSamples<R(A...)> {
  public:
-  // For the library. `next` is null if the function takes none.
+  // For the library. `next` is null if the function takes no Next.
   ResultSamples(const void* to, yard_function_next_t* next) noexcept : to_(to), next_(next) {}
 
   // The function may be run more than once, so arguments are not moved.
@@ -111,7 +110,7 @@ class Function {
   }
   Function& priority(int32_t p) noexcept { return d.priority = p, *this; }
   Function& flags(uint32_t f) noexcept { return d.flags |= f, *this; }
-  // `texts` lists all reasons and outlives the plugin's use; `host` answers the FunctionQuery.
+  // `texts` lists all reasons and must outlive the use of the plugin. `host` is for FunctionQuery.
   template <auto V>
   Function& verify(std::span<const char* const> texts = {},
                    const yard_host_t* host = nullptr) noexcept {
@@ -120,7 +119,7 @@ class Function {
     d.reasons = texts.data(), d.reason_count = static_cast<uint32_t>(texts.size());
     return *this;
   }
-  // M(const SampleCalls<Signature>&) makes calls, by which the verifier is checked.
+  // M(const SampleCalls<Signature>&) makes the calls that check the verifier.
   template <auto M>
   Function& samples() noexcept {
     d.samples = [](void*, const void* to) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What implementations of functions (function.h) have besides their code. Standalone with plugin.h.
+// Verifiers and Next, for implementations of functions (function.h). Standalone with plugin.h.
 //
 //   yard::Verdict fits(const Norm& n, float) {
 //     if (n.width > 256) return yard::Reject("width {0} is above {1}", n.width, 256);
@@ -8,7 +8,7 @@
 //   int64_t twice(yard::Next<int64_t(int64_t)> next, int64_t x) { return 2 * next(x); }
 //
 // A verifier has its function's parameters, perhaps after a const FunctionQuery&, and changes
-// nothing. It is cheap and always gives the same answer. Several threads may call it.
+// nothing. It must be cheap and always give the same answer. Several threads may call it.
 #pragma once
 
 #include <yard/detail/exceptions.h>
@@ -19,7 +19,7 @@
 
 namespace yard {
 
-// The rest of a chain of implementations, at last the default. Valid until its caller returns.
+// The rest of a chain of implementations up to the default. Valid until its caller returns.
 template <class Signature>
 class Next;
 template <class R, class... A>
@@ -37,8 +37,8 @@ class Next<R(A...)> {
 
 struct Accept {};
 
-// A refusal. The text lives as long as the program; {n} stands for the n-th figure. Every distinct
-// text is a reason of its own, so keep figures out of it.
+// The text must live as long as the program; {n} stands for the n-th figure. Every distinct text is
+// a separate reason, so keep figures out of it.
 struct Reject {
   constexpr explicit Reject(const char* why, int64_t a = 0, int64_t b = 0, int64_t c = 0) noexcept
       : text(why), figures{a, b, c} {}
@@ -56,21 +56,21 @@ class Verdict {
   constexpr Verdict(const Reject& r) noexcept : accepted_(false), reject_(r) {}
 
   constexpr bool accepted() const noexcept { return accepted_; }
-  constexpr const Reject& why() const noexcept { return reject_; }  // unless it is accepted
+  constexpr const Reject& why() const noexcept { return reject_; }  // only valid if not accepted
 
  private:
   bool accepted_ = true;
   Reject reject_{YARD_REASON_REFUSED};
 };
 
-// What a verifier may ask beside its arguments; it must not probe the machine itself.
+// Answers what a verifier asks beside its arguments; it must not probe the machine itself.
 class FunctionQuery {
  public:
   FunctionQuery(uint32_t flags, const yard_host_t* host) noexcept : flags_(flags), host_(host) {}
   bool inference() const noexcept { return (flags_ & YARD_CALL_INFERENCE) != 0; }
   bool training() const noexcept { return !inference(); }
   bool deterministic() const noexcept { return (flags_ & YARD_CALL_DETERMINISTIC) != 0; }
-  // See docs/reference/backends.md; false for an unknown name.
+  // Returns false for an unknown name; docs/reference/backends.md lists the names.
   bool has_feature(const char* name, yard_device_t device = {1, 0}) const noexcept {
     return host_ != nullptr && host_->has_feature != nullptr &&
            host_->has_feature(host_->self, device, name) == 1;
@@ -81,7 +81,7 @@ class FunctionQuery {
   const yard_host_t* host_;
 };
 
-// Takes sample calls for verifiers: borrowed arguments, at best one call for each branch.
+// Takes sample calls for verifiers, at best one for each branch. Borrows the arguments.
 template <class Signature>
 class SampleCalls;
 template <class R, class... A>
@@ -101,7 +101,6 @@ class SampleCalls<R(A...)> {
 
 namespace detail {
 
-// Verifiers get scalars by value, everything else by const&.
 template <class A>
 using VerifyArg =
     std::conditional_t<std::is_scalar_v<std::remove_cvref_t<A>> && !std::is_reference_v<A>, A,
@@ -115,7 +114,7 @@ struct Fixed {
   }
 };
 
-// The signature of a function or of an object with one call operator, else void (a generic lambda).
+// The signature of a function or an object with one call operator, or void for a generic lambda.
 template <class R, class... A>
 std::type_identity<R(A...)> signature_in(R (*)(A...));
 template <class C, class R, class... A>
@@ -138,7 +137,7 @@ auto signature_in(Fixed<F>) {
 template <class F>
 using SignatureOf = typename decltype(find_signature<std::decay_t<F>>())::type;
 
-// Whether F implements the function S: not one that happens to convert.
+// Whether F implements the signature S itself and does not just convert to it.
 template <class F, class S>
 inline constexpr bool kImplements = false;
 template <class F, class R, class... A>
@@ -146,7 +145,7 @@ inline constexpr bool kImplements<F, R(A...)> =
     std::is_void_v<SignatureOf<F>> ? std::is_invocable_r_v<R, const std::decay_t<F>&, A...>
                                    : std::is_same_v<SignatureOf<F>, R(A...)>;
 
-// Whether V can be called with parameters P and has these, apart from const.
+// Whether V can be called with the parameters P and declares them, apart from const.
 template <class T, class P = std::remove_cvref_t<T>>
 using Compared =
     std::conditional_t<std::is_pointer_v<P>, std::add_const_t<std::remove_pointer_t<P>>*, P>;
@@ -161,7 +160,7 @@ inline constexpr bool kTakes =
 
 struct NoVerifier {};  // stands for a verifier that accepts everything
 
-// An implementation and its verifier as C functions. Texts numbers reasons and has the host.
+// Makes C functions of an implementation and its verifier. Texts numbers reasons and has the host.
 template <class S, class F, class V, class Texts>
 struct FunctionEntry;
 template <class R, class... A, class F, class V, class Texts>

@@ -39,7 +39,6 @@ class Tensor {
     return s;
   }
   int64_t numel() const noexcept { return t_->ndim > 0 ? rows() * size(-1) : 1; }
-  // The element at these indices, one for each dimension, whatever the strides.
   template <class T, class... I>
   T& at(I... index) const noexcept {
     int64_t offset = 0;
@@ -47,7 +46,7 @@ class Tensor {
     ((offset += static_cast<int64_t>(index) * stride(axis++)), ...);
     return data<T>()[offset];
   }
-  // All dimensions but the last as one. Elements of a row are stride(-1) apart.
+  // Counts all dimensions but the last as one. Elements of a row are stride(-1) apart.
   int64_t rows() const noexcept {
     int64_t n = 1;
     for (int i = 0; i + 1 < t_->ndim; ++i) n *= t_->shape[i];
@@ -92,12 +91,12 @@ class Call {
     return static_cast<T*>(c_->state);
   }
   bool has(uint32_t flag) const noexcept { return (c_->flags & flag) != 0; }
-  // As large as Kernel::workspace asked for, 64-byte aligned, uninitialised.
+  // Returns the memory that Kernel::workspace asked for, 64-byte aligned and uninitialised.
   template <class T>
   std::span<T> workspace() const noexcept {
     return {static_cast<T*>(c_->workspace), c_->workspace_size / sizeof(T)};
   }
-  // More workspace, until the kernel returns. Null if there is none.
+  // Returns more workspace, valid until the kernel returns, or null.
   template <class T>
   T* scratch(uint64_t count) const noexcept {
     const yard_host_t* host = c_->host;
@@ -163,7 +162,7 @@ class Call {
   yard_call_t* c_;
 };
 
-// Options, with the schema's defaults, or weights by name.
+// Finds options, which have the defaults of the schema, or weights by name.
 class Named {
  public:
   Named(const yard_named_value_t* items, uint32_t count, yard_call_t* call = nullptr) noexcept
@@ -182,7 +181,7 @@ class Named {
     const yard_value_t& v = get(name);
     return {v.u.string, v.count};
   }
-  // False if it was not given. Weights stay as long as the state.
+  // Returns a false Tensor if the weight was not given. Weights stay as long as the state.
   Tensor tensor(std::string_view name) const noexcept {
     const yard_value_t* v = find(name);
     return Tensor(v != nullptr && v->tag == YARD_TAG_TENSOR ? v->u.tensor : nullptr);
@@ -210,7 +209,7 @@ using Arguments = std::span<const yard_value_t>;
 
 namespace detail {
 
-// How a C++ parameter travels: its letter, its register type, and the way back.
+// Defines how a C++ parameter travels: its letter, its register type, and the way back.
 template <class T, char kLetter>
 struct ScalarWire {
   static constexpr char letter = kLetter;
