@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handles for repeated calls (docs/guides/calling_ops.md).
+// A handle finds the kernel of repeated calls in advance (docs/guides/calling_ops.md).
 //
 //   auto fast = yard::bind(rms_norm, out, x, weight).value();     // follows changes
 //   fast(1e-6f).or_throw();                                       // on the tensors it was bound to
 //   fast(out2, x2, weight, 1e-6f).or_throw();                     // on others of the same form
 //   auto fixed = yard::freeze(rms_norm, out, x, weight).value();  // one kernel for good
 //
-// The form of a handle is dtypes, shapes, strides and alignment; data pointers and scalars may
-// vary. Passing tensors of another form is undefined; debug builds check it. Any thread may call.
+// A handle is made for one form: dtypes, shapes, strides and alignment. Data pointers and scalars
+// may vary. Other forms are undefined behaviour, which debug builds check. Any thread may call.
 #pragma once
 
 #include <yard/detail/bound.h>
@@ -23,12 +23,10 @@ class Handle<Kernel, void(P...), std::tuple<S...>> {
   Handle(Kernel kernel, detail::KeptTensors<P...> kept)
       : kernel_(std::move(kernel)), kept_(std::move(kept)) {}
 
-  // On the tensors it was made with.
   [[nodiscard]] Status operator()(S... s) const {
     const auto args = kept_.with(detail::Param<S>::pack(s)...);
     return Status::adopt(kernel_.call(args.data(), sizeof...(P)));
   }
-  // On others of the same form.
   [[nodiscard, gnu::always_inline]] YARD_MODE_TAG inline Status operator()(P... p) const
       requires(sizeof...(P) != sizeof...(S)) {
     if constexpr (detail::kInRegisters<P...>) {
@@ -44,7 +42,7 @@ class Handle<Kernel, void(P...), std::tuple<S...>> {
   [[nodiscard]] YARD_MODE_TAG Status operator()(const A&... a) const {
     return (*this)(detail::as_argument(a)...);
   }
-  // The kernel that it calls now; empty while there is none or if scalars decide at each call.
+  // Returns the current kernel's id. Empty if there is none or if scalars decide at each call.
   std::string kernel() const { return kernel_.name(); }
 
  private:
@@ -59,7 +57,6 @@ using Frozen = Handle<detail::FrozenKernel, void(P...), detail::ScalarsOf<P...>>
 
 namespace detail {
 
-// `make` makes all of the handle H but its tensors.
 template <class H, class... P, class O, class M, class... T>
 YARD_MODE_TAG Result<H> make_handle(const O& op, const M& make, const T&... tensors) {
   Status why;
@@ -73,7 +70,7 @@ YARD_MODE_TAG Result<H> make_handle(const O& op, const M& make, const T&... tens
 
 }  // namespace detail
 
-// Takes the op's tensors in order, std::nullopt for absent ones. Also takes `rms_norm.on(runtime)`.
+// Takes the op's tensors in order (absent ones as std::nullopt). `op` may be an OpOn.
 template <template <class> class O, class... P, class... T>
 requires(sizeof...(T) ==
          detail::kTensors<P...>) YARD_MODE_TAG Result<Bound<P...>> bind(const O<void(P...)>& op,
@@ -92,32 +89,32 @@ namespace exec {
 class States;
 }
 
-// An op with options and weights of its own, for kernels that have state:
+// An op with its own options and weights, for kernels that have state.
 //
 //   auto attention = yard::Instance::make("sliding_attention", {{"window", 128}}).value();
 //   attention.load({{"sink", sink}}).or_throw();
 //   attention.call({out, q, k, v}).or_throw();
 //
-// A weight with the name of a parameter lets kernels hold a prepared copy of that argument, which
-// must not change until the next load().
+// If a weight is named like a parameter, kernels may keep a prepared copy of that argument, which
+// must then not change until the next load().
 class YARD_API Instance {
  public:
-  // An error if no kernel of the op accepts the options. The runtime must outlive the instance.
+  // Fails if no kernel of the op accepts the options. The runtime must outlive the instance.
   static Result<Instance> make(Runtime& runtime, std::string_view op,
                                std::initializer_list<Arg> options = {});
   static Result<Instance> make(Runtime& runtime, std::string_view op, std::span<const Arg> options);
   static Result<Instance> make(std::string_view op, std::initializer_list<Arg> options = {});
 
-  // Replaces all weights, and borrows the tensors. Kernels that do not declare one of the names
-  // decline calls; an error if all do.
+  // Replaces all weights and borrows the tensors. Fails if no kernel declares all of the names;
+  // kernels that lack a name decline calls.
   Status load(std::initializer_list<Arg> weights);
   Status load(std::span<const Arg> weights);
 
   Status call(std::initializer_list<Arg> args, Options options = {}) const;
 
   const std::string& op() const noexcept { return op_; }
-  size_t states() const;         // how many it holds now
-  uint64_t state_bytes() const;  // of these, as far as their kernels say
+  size_t states() const;         // how many exist now
+  uint64_t state_bytes() const;  // the sum that their kernels report
 
  private:
   friend class detail::Core;

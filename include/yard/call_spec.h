@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of ops that are known only at run time, in code or in text form, and their results.
+// Calls ops that are known only at run time, in code or in text form, and compares their results.
 //
 //   yard::call("rms_norm", {out, x, weight, {"eps", 1e-6}}).or_throw();
 //
@@ -8,7 +8,7 @@
 //   runtime.call(call.op, found.args()).or_throw();
 //   yard::Difference d = yard::compare(found.written(), expected.written(), {});
 //
-// docs/reference/call_spec.md describes the text form. Objects here belong to one thread at a time.
+// docs/reference/call_spec.md describes the text form. Only one thread at a time may use an object.
 #pragma once
 
 #include <yard/detail/params.h>
@@ -22,7 +22,7 @@
 
 namespace yard {
 
-// Tensors that are passed as one argument. Borrows the views.
+// A list of tensors that is one argument. Borrows the views.
 class TensorList {
  public:
   TensorList(std::initializer_list<std::reference_wrapper<const TensorView>> views) {
@@ -37,7 +37,7 @@ class TensorList {
   std::vector<const yard_tensor_t*> items_;
 };
 
-struct InList {  // the parameter of a typed op that takes a TensorList
+struct InList {  // the type of a typed op's parameter that takes a TensorList
   InList(const TensorList& l) noexcept : items(l.items()) {}  // NOLINT: implicit on purpose
   std::span<const yard_tensor_t* const> items;
 };
@@ -51,7 +51,7 @@ struct detail::Param<InList> {
   }
 };
 
-// An argument. Borrows the view or string that it is made from.
+// The value of an argument. Borrows the view or string that it is made from.
 class Value {
  public:
   Value(std::nullptr_t) noexcept {}  // NOLINT: implicit on purpose, like all of these
@@ -77,7 +77,7 @@ class Value {
     if (v.tag == YARD_TAG_TENSOR) v.count = 0;
     return v;
   }
-  // For the library. A tensor that is not part of a view has `count` kOther.
+  // For the library. `count` is kOther for a tensor that is not part of a view.
   static constexpr uint32_t kOther = 1;
   const yard_value_t& cell() const noexcept { return v_; }
 
@@ -99,21 +99,21 @@ struct Arg {  // an argument by position, or by name
 struct ParsedTensor {  // a tensor of a call, without data
   DType dtype = DType::invalid;
   std::vector<int64_t> shape;
-  std::vector<int64_t> strides;     // in elements, as many as the shape has
+  std::vector<int64_t> strides;     // in elements; of the same size as `shape`
   uint32_t align = YARD_MAX_ALIGN;  // of the data, in bytes
   Device device;
 };
 
 struct ParsedArg {
   std::string name;
-  bool read = true;      // `!` in the schema: false
-  bool written = false;  // `!` or `~`
-  // std::monostate for an absent optional; enumerators as text.
+  bool read = true;      // false for `!` in the schema
+  bool written = false;  // true for `!` and `~`
+  // An absent optional is std::monostate, and an enumerator is a string.
   std::variant<std::monostate, int64_t, double, bool, std::string, ParsedTensor,
                std::vector<ParsedTensor>>
       value;
   std::string same_as;  // for an output that is an input (`out=&x`): the input's name
-  // The range of a tensor of integers, if the schema states it. Both ends are included.
+  // The range of the elements of an integer tensor, with both ends, if the schema states it.
   struct Range {
     int64_t least = 0, most = 0;
   };
@@ -129,7 +129,7 @@ struct ParsedCall {
   std::map<std::string, std::string, std::less<>> labels;
 };
 
-// What float tensors that are read are filled with. Integers are always indices or small numbers.
+// The contents of float tensors that are read. Integers are always indices or small numbers.
 enum class Contents : uint8_t {
   kNormal,    // about normally distributed, mean 0, deviation 1, within 6 of it
   kNan,       // normal, with NaN in about half of the rows
@@ -148,7 +148,7 @@ struct TensorBytes {  // the elements of a tensor in the order of indices, witho
   bool operator==(const TensorBytes&) const = default;
 };
 
-// Guarded memory for a call, filled with numbers.
+// Allocates guarded memory for the tensors of a call and fills it with numbers.
 class YARD_API CallTensors {
  public:
   struct Written {
@@ -157,34 +157,34 @@ class YARD_API CallTensors {
     uint64_t inputs = 0;  // for tolerances: dtypes that the kernel reads, as YARD_DTYPE_BIT
   };
 
-  // Whether `sets` of tensors can be made: the call is on the cpu and there is enough memory.
+  // Fails if the call is not on the cpu or `sets` sets of its tensors need too much memory.
   static Status check(const ParsedCall& call, int sets);
 
-  // The same seed and contents give the same numbers on every machine.
+  // Equal seeds and contents give equal numbers on every machine.
   CallTensors(ParsedCall call, uint64_t seed, Contents contents = Contents::kNormal);
-  // For the library: with copies of the elements of `args`, which are the arguments of the call in
-  // the order of its schema. Outputs share no memory with inputs. damage() has no meaning.
+  // For the library. Copies the elements of `args`, which are in the order of the schema. Outputs
+  // share no memory with inputs, and damage() has no meaning.
   CallTensors(ParsedCall call, const yard_value_t* args);
   ~CallTensors();
   CallTensors(const CallTensors&) = delete;
   CallTensors& operator=(const CallTensors&) = delete;
 
   const ParsedCall& call() const noexcept;
-  // By name, for Runtime::call. Borrowed from this object.
+  // The arguments by name for Runtime::call. They borrow from this object.
   const std::vector<Arg>& args() const noexcept;
   const std::vector<Written>& written() const noexcept;
   uint64_t traffic() const noexcept;  // bytes of the elements that a call reads and writes
 
-  // Replaces the numbers of all tensors that are read. Needs all of them, in the right size.
+  // Replaces the numbers of the tensors that are read. Fails unless all are given in their size.
   Status fill(std::span<const TensorBytes> contents);
-  // The numbers that all tensors that are read had before any call. Restores these tensors.
+  // Restores all tensors that are read, and returns their numbers.
   std::vector<TensorBytes> inputs() const;
 
-  void restore() const;   // restores everything that calls may write to its first state
+  void restore() const;   // restores everything that calls may write
   void scramble() const;  // fills outputs with other garbage, to find kernels that read them
   // Describes changed memory except outputs, or with outputs if `written`. Empty if there is none.
   std::string damage(bool written = false) const;
-  std::vector<char> bits() const;  // of everything written, elements only
+  std::vector<char> bits() const;  // the elements of everything written
 
  private:
   struct Parts;
@@ -196,12 +196,12 @@ struct Difference {
   bool within = true;  // every element within its tolerance: ratio <= 1
   double max_abs = 0;  // infinite where one is NaN or infinite and the other is not
   double max_rel = 0;  // over elements whose reference is not 0
-  double ratio = 0;    // the largest error in units of what is allowed
+  double ratio = 0;    // the largest error in units of the allowed error
   std::string worst;   // "out[3,17]", where the ratio is largest; empty if there is none
   double worst_found = 0, worst_expected = 0;
 };
 
-// `found` and `expected` have the same forms. An element may be off by
+// `found` and `expected` must have equal forms. An element may be off by
 //   rtol * |expected| + atol * max(1, largest finite |expected| in its row, its magnitude)
 // where `magnitudes` comes from yard_op_t::magnitude. docs/guides/verify.md has the details.
 YARD_API Difference compare(std::span<const CallTensors::Written> found,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of a program that backends can implement (docs/guides/functions.md).
+// Backends can implement functions of a program (docs/guides/functions.md).
 //
 //   YARD_DISPATCHED(attention, "kda") (const Args& a) -> Tensor { ... };  // the original
 //
@@ -14,12 +14,12 @@
 // (verdict.h) accepts the call runs, else the original. After an exception the next one runs if the
 // inputs are intact. Failures open breakers, with "group/name" as the op.
 //
-// Selection::kActive considers only activated backends: those of the thread's scopes, then of its
-// device, then of the process. An implementation that takes a yard::Next may call the next one, at
-// last the default. Exceptions reach the caller.
+// Selection::kActive considers only activated backends, first of the thread's scopes, then of its
+// device, then of the process. An implementation that takes a yard::Next may call the next one, or
+// the default if it is the last. Exceptions reach the caller.
 //
 // Functions belong to Runtime::shared(). Any thread may call anything here. From a thread's second
-// call on, calls take no lock and allocate nothing. A backend's functions switch at one moment.
+// call on, calls take no lock and allocate nothing. All functions of a backend switch at once.
 #pragma once
 
 #include <yard/detail/function.h>
@@ -32,7 +32,7 @@ class Service;
 }
 
 struct FunctionOptions {
-  bool repeatable = false;  // no implementation reads what it writes: another can start over
+  bool repeatable = false;  // no implementation reads what it writes, so another can start over
   Selection selection = Selection::kEnabled;
 };
 
@@ -64,8 +64,8 @@ class Function<R(A...)> {
  public:
   using Body = R (*)(A...);
   using Samples = void (*)(const SampleCalls<R(A...)>&);
-  // Names consist of letters, digits, '_', '.' and '-'. `samples` makes calls to check backends:
-  // their verifiers, and results that are numbers or ranges of these beside those of the body.
+  // Names consist of letters, digits, '_', '.' and '-'. Calls from `samples` check the verifiers of
+  // backends, and compare results that are numbers or ranges of numbers with the body's results.
   Function(const char* group, const char* name, Body body, FunctionOptions o = {},
            Samples samples = nullptr) noexcept
       : body_(body),
@@ -74,7 +74,7 @@ class Function<R(A...)> {
                  reinterpret_cast<void (*)(void)>(&run_body), this},
         site_(detail::declare_function(group, name, signature_of<R(A...)>(), o.selection,
                                        o.repeatable, samples != nullptr ? &samples_ : nullptr)) {}
-  // A function whose default is given with each call: see call_or().
+  // Makes a function without a body. Each call gives the default to call_or().
   Function(const char* group, const char* name,
            FunctionOptions o = {.selection = Selection::kActive}) noexcept
       : Function(group, name, Body{nullptr}, o) {}
@@ -82,7 +82,7 @@ class Function<R(A...)> {
   Function(const Function&) = delete;
   Function& operator=(const Function&) = delete;
 
-  // Throws yard::Error if no backend runs the call and there is no body.
+  // Throws yard::Error if no backend runs the call and the function has no body.
   YARD_MODE_TAG R operator()(A... args) const {
     if (detail::is_quiet(*site_) && body_ != nullptr) return body_(static_cast<A&&>(args)...);
     return detail::call_function<R, A...>(*site_, {&run_body, const_cast<Function*>(this)},
@@ -100,9 +100,9 @@ class Function<R(A...)> {
     return detail::call_function<R, A...>(*site_, {+run, context}, args...);
   }
 
-  // The backend of this thread's last call of it, "original", or "". Kept for about 60 functions.
+  // The backend of this thread's last call, "original", or "". Threads remember about 60 functions.
   const char* last_selected() const noexcept { return detail::last_selected(site_); }
-  // Asks all verifiers about such a call, and runs nothing.
+  // Asks all verifiers about a call, and runs no implementation.
   FunctionExplanation explain(const std::remove_reference_t<A>&... args) const {
     return detail::explain_function(*site_, detail::erase<A...>(Arguments(args...)));
   }
@@ -130,7 +130,7 @@ class Function<R(A...)> {
   detail::FunctionSite* site_;
 };
 
-// The backend of this thread's last call of a function that backends serve.
+// Returns the backend of this thread's last call of any function that backends serve.
 inline const char* last_selected() noexcept { return detail::last_selected(nullptr); }
 
 namespace detail {
@@ -149,20 +149,20 @@ struct Declared {
 
 struct ImplementationOptions {
   int priority = 0;                   // -1000 to 1000, higher first
-  bool lower_first = false;           // for ports: a lower priority comes first
+  bool lower_first = false;           // a lower priority comes first, for ports of other libraries
   bool fails_before_writing = false;  // when it throws, it has changed nothing
 };
 
 namespace detail {
-// Numbers texts by their addresses; YARD_REASON_REFUSED if there are too many.
+// Numbers texts by their addresses. Returns YARD_REASON_REFUSED if there are too many.
 struct YARD_API ProgramTexts {
   static int32_t number(const char* text) noexcept;
   static const yard_host_t* host() noexcept;
 };
 }  // namespace detail
 
-// `run` has f's signature, perhaps after a yard::Next. `run` and `verify` are kept until the last
-// call has ended, and several threads may call them. Without a verifier all calls are accepted.
+// `run` has f's signature, perhaps after a yard::Next. Several threads may call `run` and `verify`,
+// which are kept until the last call has ended. Without a verifier all calls are accepted.
 template <class R, class... A, class F, class V = detail::NoVerifier>
 Changes& implement(Changes& changes, const Function<R(A...)>& f, const char* backend, F run,
                    V verify = {}, const ImplementationOptions& o = {}) {
@@ -194,10 +194,10 @@ struct FunctionInfo {
   std::string group, name;
   std::string signature;  // as declared, else as provided
   Selection selection = Selection::kEnabled;
-  bool declared = false;                    // if not, it is only provided
+  bool declared = false;                    // false if only backends provide it
   bool asked = false;                       // the group has been asked for its backends
-  std::vector<FunctionProvider> providers;  // in the order of calls; those that are out last
-  uint64_t original_calls = 0;              // while a backend served it
+  std::vector<FunctionProvider> providers;  // in the order of calls, then the unusable ones
+  uint64_t original_calls = 0;              // while a backend served the function
 };
 
 struct FunctionActivation {
@@ -214,11 +214,11 @@ struct FunctionSource {
   std::string error;  // of the last attempt
 };
 
-// Adds the backends and implementations of a group; nothing is applied after an error or exception.
-// One runs at a time. Must not wait for threads that call functions or add providers.
+// Adds the backends and implementations of a group, or none after an error or exception. One setup
+// runs at a time. It must not wait for threads that call functions or add providers.
 using FunctionSetup = std::function<Status(Changes&)>;
 
-// The functions of one runtime; valid as long as the runtime.
+// The functions of one runtime, valid as long as the runtime.
 class YARD_API Functions {
  public:
   std::vector<FunctionInfo> list() const;                      // by group and name; loads nothing
@@ -231,8 +231,9 @@ class YARD_API Functions {
   // error: not_found for an unknown group, would_deadlock in code of a plugin that is being loaded.
   Status load(std::string_view group);
 
-  // Makes the backend the latest for functions with Selection::kActive. Index -1 stands for all
-  // devices of a type. It must be usable and provide functions, or a closed plugin may bring them.
+  // Activates the backend, as the latest one, for functions with Selection::kActive. Index -1 means
+  // all devices of a type. Fails unless the backend is usable and provides functions, or a plugin
+  // that is not open may bring it.
   Status activate(std::string_view backend) { return set_active(backend, {}, true); }
   Status activate(std::string_view backend, Device on) { return set_active(backend, on, true); }
   Status deactivate(std::string_view backend) { return set_active(backend, {}, false); }
@@ -248,11 +249,9 @@ class YARD_API Functions {
   functions::Service* service_;
 };
 
-// Functions::add_provider() of Runtime::shared().
 YARD_API void add_provider(std::string group, FunctionSetup setup, std::string name = {});
 
 }  // namespace yard
 
-// YARD_DISPATCHED(name, "group") (parameters) { body }, at namespace scope.
 #define YARD_DISPATCHED(name, group) \
   inline const auto name = ::yard::detail::Declared{group, #name} << []

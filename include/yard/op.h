@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Typed ops: declare one with its C++ signature, then call it like a function.
+// A typed op is declared with its C++ signature and then called like a function.
 //
 //   inline constexpr yard::Op<void(yard::Out, yard::In, yard::In, float)> rms_norm{"rms_norm"};
 //   yard::Status s = rms_norm(out, x, weight, 1e-6f);
@@ -19,11 +19,11 @@ class Runtime;   // runtime.h
 
 namespace detail {
 
-// The site on a runtime, by default the shared one. Returns null and sets `why` if there is none.
+// Returns the site on `runtime`, by default on the shared one, or null and the reason in `why`.
 YARD_API Site* attach(Runtime* runtime, const char* name, const char* letters, Status* why);
 YARD_API Status::Rep* dispatch_with(Site* site, const yard_value_t* args, const Options& options);
 
-// Whether A fits kCount parameters and has a tensor of the program.
+// Whether there are kCount arguments, among them a tensor of a class of the program.
 template <size_t kCount, class... A>
 concept HasForeignTensor = sizeof...(A) == kCount && (TensorLike<A> || ...);
 
@@ -50,7 +50,7 @@ class OpOn<void(P...)> {
   }
   OpOn with(const Options& options) const { return OpOn(site_, why_, &options); }
   detail::Site* site() const noexcept { return site_; }
-  // For handles, which take no options. Returns null and sets `why` if there is no site.
+  // For handles, which take no options. Returns null and sets `why` on failure.
   detail::Site* attached(Status* why) const {
     if (site_ != nullptr && options_ == nullptr) return site_;
     *why = site_ == nullptr ? why_ : Status(Code::kInvalidArgument, "a handle takes no options");
@@ -103,7 +103,6 @@ class Op<void(P...)> {
 
   const char* name() const noexcept { return name_; }
 
-  // The site on the shared runtime. Returns null and sets `why` if there is none.
   detail::Site* attached(Status* why) const {
     detail::Site* site = site_.load(std::memory_order_acquire);
     if (site != nullptr) return site;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options: what one call may ask for beyond its arguments, and what it reports about itself.
+// Options ask for more than the arguments of one call do. A ResultRecord reports about the call.
 //
 //   yard::Options o;
 //   o.force = "reference.cpp";
@@ -29,10 +29,10 @@ enum class Mode : uint8_t {
 YARD_API const char* to_string(Mode m) noexcept;
 YARD_API std::optional<Mode> parse_mode(std::string_view text) noexcept;
 
-// What happened in a call; only calls with a record read a clock.
+// A report about a call. Only calls with a record read a clock.
 struct ResultRecord {
   char kernel[136] = {};            // id of the kernel that ran last; empty if none did
-  const char* mode_name = nullptr;  // of kProgram: its name, for the life of the process
+  const char* mode_name = nullptr;  // the name of a kProgram mode, for the life of the process
   Mode mode = Mode::kDynamic;       // what chose the first kernel; by mode_fallback, the last
   bool cached = false;              // the plan was in the cache
   uint8_t attempts = 0;             // kernels run: more than one means fallback
@@ -43,12 +43,12 @@ struct ResultRecord {
 };
 
 struct Options {
-  std::string force;  // this kernel id or an error; bypasses neither deny nor capability
-  std::vector<std::string> deny;  // globs over kernel ids, on top of what policy denies
+  std::string force;              // the only kernel id to use; bypasses neither deny nor capability
+  std::vector<std::string> deny;  // globs over kernel ids, in addition to what policy denies
   std::optional<Policy> policy;   // precedes scope, process, environment and file
-  std::optional<Mode> mode;       // unset: that of the settings
-  std::string mode_name;          // the same by name; also a mode of the program
-  bool cache = true;              // false: select again, store nothing
+  std::optional<Mode> mode;       // if unset, the mode of the settings
+  std::string mode_name;          // the mode by name, also a mode of the program
+  bool cache = true;              // if false, select again and store nothing
   std::optional<std::chrono::steady_clock::time_point> deadline;  // no kernel starts after it
   std::map<std::string, std::string, std::less<>> labels;         // for rules and traces
   bool deterministic = false;          // only kernels that give the same bits each time

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Status and Result: how functions of Switchyard report errors.
+// Functions of Switchyard report errors as a Status or Result.
 //
 //   yard::Status s = rms_norm(out, x, weight, 1e-6f);
 //   if (!s.ok()) std::puts(s.to_string().c_str());
@@ -29,7 +29,6 @@
 
 namespace yard {
 
-// What a failure means for the caller and for the kernel.
 // clang-format off
 enum class ErrorClass : int {
   kOk = YARD_OK, kCaller = YARD_CALLER, kDeclined = YARD_DECLINED, kTransient = YARD_TRANSIENT,
@@ -76,14 +75,14 @@ class [[nodiscard]] Status {
   YARD_API Status&& note(std::string text) &&;
   YARD_API Status& note(std::string text) &;
 
-  // Throws yard::Error. In builds with -fno-exceptions it ends the program with the message.
+  // Throws yard::Error on failure. Builds with -fno-exceptions end the program with the message.
   YARD_MODE_TAG void or_throw() const {
     if (rep_ != nullptr) YARD_EXCEPTIONS ? throw_error() : end_program();
   }
   void ignore() const noexcept {}  // says that a failure does not matter
 
   struct Rep;  // the library's
-  // Takes ownership. Null is success.
+  // Takes ownership. Null means success.
   static Status adopt(Rep* rep) noexcept {
     Status s;
     s.rep_ = rep;
@@ -117,7 +116,6 @@ class YARD_API Error : public std::runtime_error {
   Status status_;
 };
 
-// Returns from the function unless `expr` is ok.
 #define YARD_RETURN_IF_ERROR(expr)                                 \
   do {                                                             \
     if (::yard::Status yard_s_ = (expr); !yard_s_) return yard_s_; \
@@ -136,13 +134,13 @@ class [[nodiscard]] Result {
   const Status& status() const& noexcept { return status_; }
   Status&& status() && noexcept { return std::move(status_); }
 
-  // These do what Status::or_throw() does.
+  // On failure, these do what Status::or_throw() does.
   YARD_MODE_TAG T& value() & { return check(), *value_; }
   YARD_MODE_TAG const T& value() const& { return check(), *value_; }
   YARD_MODE_TAG T&& value() && { return check(), std::move(*value_); }
   YARD_MODE_TAG void or_throw() const { check(); }
 
-  // Only when ok().
+  // Call these only when ok().
   T& operator*() & noexcept { return *value_; }
   const T& operator*() const& noexcept { return *value_; }
   T&& operator*() && noexcept { return std::move(*value_); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor views: the tensors of a call. A view borrows memory and has its own shape and strides.
-// Making one costs a few stores and allocates nothing.
+// A TensorView is a tensor of a call. It borrows memory and has its own shape and strides. Making a
+// view costs a few stores and allocates nothing.
 //
 //   std::vector<float> x(8 * 4096);
 //   yard::TensorView a(x.data(), yard::DType::f32, {8, 4096});
@@ -21,7 +21,7 @@
 
 namespace yard {
 
-// The numbers are those of facts words and masks. The q types are blocks, as in GGUF.
+// The numbers are used in facts words and masks. The q types are block-quantised, as in GGUF.
 // clang-format off
 enum class DType : uint8_t {
   invalid = 0,
@@ -34,7 +34,7 @@ enum class DType : uint8_t {
 // clang-format on
 
 YARD_API const char* to_string(DType t) noexcept;
-// Also reads common spellings ("float16", "half", "bfloat16", "int8").
+// Reads other common spellings, too ("float16", "half", "bfloat16", "int8").
 YARD_API std::optional<DType> parse_dtype(std::string_view text) noexcept;
 // Size of one element in bits. For block-quantised types, size of one block.
 YARD_API int bits(DType t) noexcept;
@@ -54,7 +54,7 @@ constexpr yard_dtype_t to_dlpack(DType t) noexcept {
 }
 YARD_API DType from_dlpack(yard_dtype_t t) noexcept;
 
-// Specialise it for types such as a bfloat16 class.
+// Specialise this for types such as a bfloat16 class.
 template <class T>
 inline constexpr DType dtype_of = [] {
   if (std::is_same_v<T, bool>) return DType::boolean;
@@ -76,7 +76,7 @@ struct Device {
 YARD_API std::string to_string(Device d);
 YARD_API std::optional<Device> parse_device(std::string_view text) noexcept;
 
-// Borrowed sizes or strides: `{8, 4096}`, or an array, vector or span of int64_t.
+// Borrows sizes or strides: `{8, 4096}`, or an array, vector or span of int64_t.
 struct Sizes : std::span<const int64_t> {
   constexpr Sizes() noexcept = default;
   constexpr Sizes(std::initializer_list<int64_t> list) noexcept  // NOLINT: implicit on purpose
@@ -90,13 +90,13 @@ struct Sizes : std::span<const int64_t> {
 
 class alignas(16) TensorView {
  public:
-  // Rank 0, invalid dtype. Calls refuse it.
+  // Makes a view of rank 0 with an invalid dtype, which calls refuse.
   TensorView() noexcept { make_invalid(); }
   // Without strides it is compact, row-major. Calls refuse more than YARD_MAX_RANK dimensions, and
-  // null data of tensors with elements. Inputs may be constant: only outputs are written.
+  // null data of tensors with elements. Inputs may be constant, since only outputs are written.
   [[gnu::always_inline]] TensorView(const void* data, DType dtype, Sizes shape, Sizes strides = {},
                                     Device device = {}) noexcept {
-    // Programs make views for every call, so compact vectors and matrices have code of their own.
+    // Programs make views for every call, so compact vectors and matrices take a shorter path.
     void* const start_of = const_cast<void*>(data);
     if (shape.size() == 2 && strides.empty()) {
       const int64_t rows = shape[0], size = shape[1];
@@ -131,8 +131,8 @@ class alignas(16) TensorView {
     for (const int64_t d : shape()) n *= d;
     return n;
   }
-  YARD_API bool valid() const noexcept;  // whether dtype, rank and sizes are
-  // An invalid view, for memory that has only `there` elements. The errors of calls say so.
+  YARD_API bool valid() const noexcept;  // whether dtype, rank and sizes are valid
+  // Makes an invalid view for memory that has only `there` elements, as the errors of calls say.
   YARD_API static TensorView too_short(Sizes shape, size_t there) noexcept;
 
   TensorView with_data(void* data) const noexcept {
@@ -144,8 +144,8 @@ class alignas(16) TensorView {
   }
   YARD_API TensorView with_origin(void* origin) const noexcept;  // the caller's own object
 
-  // Device, dtype, rank, sizes and strides in two words, the key of the call memo. Inexact forms
-  // (no data, rank above 4, very large sizes, unusual strides) may be those of several tensors.
+  // Device, dtype, rank, sizes and strides in two words, the key of the call memo. Several tensors
+  // may share an inexact form (no data, rank above 4, very large sizes, unusual strides).
   struct Form {
     uint64_t head;  // low bits of the facts word, the first of sizes and strides in 37, kInexact
     uint64_t dims;  // the next three of these: 20, 20 and 24 bits; the rest is compact
@@ -154,7 +154,7 @@ class alignas(16) TensorView {
     bool is_exact() const noexcept { return (head & kInexact) == 0; }
   };
   const Form& form() const noexcept { return form_; }
-  // The view that has `t` as its c().
+  // Returns the view whose c() is `t`.
   static const TensorView& of(const yard_tensor_t& t) noexcept {
     return reinterpret_cast<const TensorView&>(t);
   }
@@ -172,7 +172,7 @@ class alignas(16) TensorView {
     t_.shape = t_.strides = dims_;
     form_ = {Form::kInexact, 0};
   }
-  // Stores a word by itself: g++ would gather two in a vector register, with twice the instructions.
+  // Stores a word separately. g++ would gather two in a vector register, at twice the instructions.
   template <class T>
   [[gnu::always_inline]] static void put(T& to, T from) noexcept {
     const_cast<volatile T&>(to) = from;
@@ -188,7 +188,7 @@ class alignas(16) TensorView {
     t_.byte_offset = 0;
     *reinterpret_cast<Pair*>(&t_.facts) = Pair{};  // and origin
   }
-  // With strides, or of another rank.
+  // Sets up views with strides or with a rank other than 1 and 2.
   [[gnu::noinline]] void init(void* data, DType dtype, Sizes shape, Sizes strides,
                               Device device) noexcept {
     const size_t rank = shape.size();
@@ -237,7 +237,7 @@ template <class P>
 concept Pointer = std::is_pointer_v<std::remove_reference_t<P>>;
 }  // namespace detail
 
-// A compact view of a container; too_short() if it has fewer elements than the shape.
+// Makes a compact view of a container, or too_short() if the shape has more elements.
 template <detail::Sized C>
 TensorView view(C& c, Sizes shape) noexcept {
   using T = std::remove_cvref_t<decltype(*std::data(c))>;
@@ -248,7 +248,7 @@ TensorView view(C& c, Sizes shape) noexcept {
     return TensorView::too_short(shape, std::size(c));
   return TensorView(std::data(c), dtype_of<T>, shape);
 }
-// A view of the elements at a pointer. Strides are in elements; without them it is compact.
+// Makes a view of elements at a pointer. Strides count elements; without them it is compact.
 template <detail::Pointer P>
 TensorView view(P&& data, Sizes shape, Sizes strides = {}) noexcept {
   using T = std::remove_cvref_t<decltype(*data)>;
