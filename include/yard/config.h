@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules: the contents of a rule file as a value, and how rules change while the program runs.
+// A Config is the contents of a rule file. Rules puts configs in force while the program runs.
 //
 //   yard::ConfigReading r = yard::read_config("/etc/acme/rules.yaml");  // YAML or JSON
 //   if (r.ok()) std::puts(yard::to_yaml(r.config).c_str());
@@ -17,21 +17,21 @@
 
 namespace yard {
 
-// A place in a file, which is not part of the value; all 0 for values made in code.
+// A place in a file, or all 0 for values made in code. Comparisons of values ignore places.
 struct ConfigPlace {
   uint32_t file = 0;  // index into Config::sources.files
   uint32_t line = 0, column = 0;
   friend bool operator==(ConfigPlace, ConfigPlace) noexcept { return true; }
 };
 
-// A scalar as it was written. Its type depends on the field it is compared with.
+// A scalar as written in the file. The field that it is compared with decides its type.
 struct ConfigValue {
   std::string text;
-  bool quoted = false;  // it is a text even if it looks like a number or a switch
+  bool quoted = false;  // a text even if it looks like a number or a switch
   bool operator==(const ConfigValue&) const = default;
 };
 
-// `batch_size_gte: 8`. Where the key ends and the operator begins depends on the op's fields.
+// For example `batch_size_gte: 8`. The op's fields decide where the key ends and `gte` begins.
 struct Condition {
   std::string key;
   std::vector<ConfigValue> values;
@@ -47,7 +47,7 @@ struct KernelRef {
   bool operator==(const KernelRef&) const = default;
 };
 
-// Which kernels serve the calls of `operation`. Operations and kernels are names or globs.
+// Selects kernels for calls of `operation`. Operations and kernels are names or globs.
 struct DispatchRule {
   std::string operation;
   std::vector<Condition> conditions;
@@ -148,7 +148,7 @@ struct ConfigSettings {  // unset fields are left to the program or the environm
   bool operator==(const ConfigSettings&) const = default;
 };
 
-// New rules apply to a share of calls first, and are dropped if these fail more or take longer.
+// Tries new rules on a share of calls, and drops them if these calls fail more or take longer.
 struct RolloutRule {
   double percent = 10;
   std::map<std::string, std::string, std::less<>> labels;
@@ -180,10 +180,9 @@ struct Config {
   std::optional<RolloutRule> rollout;
   ConfigSettings settings;
 
-  // Where it was read from, which is not part of the value.
   struct Sources {
     std::vector<std::string> files;  // the file itself, then those it includes, in order
-    std::map<std::string, ConfigPlace, std::less<>> places;  // of names: "policy.per_op/softmax"
+    std::map<std::string, ConfigPlace, std::less<>> places;  // by key: "policy.per_op/softmax"
     friend bool operator==(const Sources&, const Sources&) noexcept { return true; }
   } sources;
 
@@ -198,18 +197,18 @@ struct ConfigProblem {
   std::string file;
   uint32_t line = 0, column = 0;  // 0 for the file as a whole
   std::string path;               // dispatch_rules[2].conditions.batch_size_gte
-  std::string found;              // what is wrong
-  std::string right;              // what was expected; may be empty
+  std::string found;              // the mistake
+  std::string right;              // the expected form; may be empty
   bool operator==(const ConfigProblem&) const = default;
 };
 // `rules.yaml:7:5: error: dispatch_rules[2].priority: expected a whole number from 0 to 1000`
 YARD_API std::string to_string(const ConfigProblem& problem);
 
 struct ConfigReading {
-  Config config;  // all that could be read
+  Config config;  // everything that could be read
   std::vector<ConfigProblem> problems;
-  std::vector<std::string> files;  // the file itself, then all that were opened or are missing
-  std::string sha256;              // of all the texts
+  std::vector<std::string> files;  // the file itself, then its includes, also missing ones
+  std::string sha256;              // of all their texts
 
   YARD_API bool ok() const noexcept;  // warnings do not count
 };
@@ -217,7 +216,7 @@ struct ConfigReading {
 YARD_API ConfigReading read_config(const std::string& path);
 // Reads includes from the folder of `name`.
 YARD_API ConfigReading parse_config(std::string_view text, const std::string& name);
-// YAML that parse_config() reads as the same value, with includes resolved.
+// Returns YAML that parse_config() reads as an equal value. Includes are resolved.
 YARD_API std::string to_yaml(const Config& config);
 YARD_API std::string config_json_schema();  // of the file, for editors
 
@@ -226,11 +225,11 @@ struct ConfigChange {
   std::string before, after;  // as YAML on one line; empty if it is not there
   bool operator==(const ConfigChange&) const = default;
 };
-// In the order of the file. A rule that moved counts as removed and added.
+// Returns changes in the order of the file. A rule that moved counts as removed and added.
 YARD_API std::vector<ConfigChange> diff(const Config& before, const Config& after);
 
 YARD_API Policy policy_of(const Config& config);  // with locks, denies and allows
-// settings.breaker over `base`. The result may be invalid if the config was made in code.
+// Applies settings.breaker to `base`. The result may be invalid if the config was made in code.
 YARD_API BreakerSettings breaker_of(const Config& config, const BreakerSettings& base = {});
 
 using StaticMap = std::map<std::string, std::string, std::less<>>;  // op → kernel, in mode static
@@ -266,14 +265,14 @@ struct ConfigEvent {
 YARD_API const char* to_string(ConfigEvent::Kind kind) noexcept;
 YARD_API std::string to_string(const ConfigEvent& event);
 
-// Called after each change and refusal, in order, on a thread of the runtime. May use the runtime
-// but not destroy it. Exceptions are logged.
+// Called after each change and refusal, in order, on a thread of the runtime, which the listener
+// may use but not destroy. Exceptions are logged.
 using ConfigListener = std::function<void(const ConfigEvent&)>;
 
-// Refuses rules on the thread that offers them. Must not change the rules (would_deadlock).
+// Refuses rules on the thread that offers them, and must not change rules (would_deadlock).
 using ConfigValidator = std::function<Status(const Config&)>;
 
-// The rules of one runtime; valid as long as the runtime. No function waits for calls.
+// The rules of one runtime, valid as long as the runtime. No function waits for calls.
 class YARD_API Rules {
  public:
   // Checks rules and puts them in force. If they are refused, nothing changes, and the status is
@@ -283,29 +282,29 @@ class YARD_API Rules {
   Status set(Config config, std::vector<ConfigProblem>* problems = nullptr);
   Config config() const;  // in force now
   std::vector<ConfigProblem> check(const std::string& path) const;
-  // Loads the file now, even if it is invalid, and whenever it or a file that it includes changes.
-  // At most one file is watched.
+  // Loads the file now, and whenever it or an included file changes. Starts watching even if the
+  // file is invalid. At most one file is watched.
   Status watch(const std::string& path, const WatchSettings& settings = {},
                std::vector<ConfigProblem>* problems = nullptr);
   void unwatch();                              // the rules in force stay
   std::vector<ConfigVersion> history() const;  // the last kConfigHistory versions, oldest first
-  // Puts an earlier version in force, as a new one, if it is valid now. A watch goes on.
+  // Puts an earlier version in force as a new one, if it is still valid. A watch goes on.
   Status roll_back(uint64_t number, std::vector<ConfigProblem>* problems = nullptr);
 
-  // Both return a number. After remove_callback() the function is not called any more.
+  // Both return an id for remove_callback(), after which the function is not called any more.
   uint64_t add_validator(ConfigValidator validator);
   uint64_t on_change(ConfigListener listener);
   void remove_callback(uint64_t id);
 
-  Status set_labels(std::map<std::string, std::string, std::less<>> labels);  // of every call
-  // Precedes static_kernel_map of the file. If an op or a kernel is unknown, nothing changes.
+  Status set_labels(std::map<std::string, std::string, std::less<>> labels);  // for every call
+  // Precedes static_kernel_map of the file. Changes nothing if an op or a kernel is unknown.
   Status set_static_map(StaticMap map);
   StaticMap static_map() const;
-  // The provider is held until no call uses it. Files that name the mode must be loaded later.
+  // Keeps the provider until no call uses it. Load files that name the mode afterwards.
   Status add_mode(std::string_view name, ModeProvider provider);
-  Status remove_mode(std::string_view name);  // an error while the rules in force name the mode
-  // Reads the environment again. An invalid variable keeps its meaning and is the error; the others
-  // take effect. No thread may change the environment meanwhile.
+  Status remove_mode(std::string_view name);  // fails while the rules in force name the mode
+  // Reads the environment again. Fails if a variable is invalid, which then keeps its old meaning
+  // while the others take effect. No thread may change the environment meanwhile.
   Status reload_environment();
 
  private:

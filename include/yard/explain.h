@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Explanations: why this kernel and not the others, as plain data.
+// An Explanation tells why one kernel was selected and the others were not.
 //
 //   yard::Explanation e = yard::explain(rms_norm, out, x, weight, 1e-6f).value();
 //   std::puts(e.to_text().c_str());
@@ -17,7 +17,7 @@ struct Candidate {
     std::string what;      // "permute, cast"
     double estimate_ns = 0;
   };
-  // An entry of `score` in the rule file that holds for the call.
+  // An entry of `score` in the rule file whose conditions the call meets.
   struct Score {
     std::string name, place;  // "", "score[1] (rules.yaml:7)"
     double add = 0, multiply = 1;
@@ -31,8 +31,8 @@ struct Candidate {
   std::string verdict;                // "selected", "able" (lost to the winner), "rejected"
   std::string reason;                 // see docs/reference/reasons.md; empty for the winner
   std::string detail;                 // the reason with its figures, as a sentence
-  std::optional<double> estimate_ns;  // its cost estimate, with that of the transforms
-  std::vector<Transform> transforms;  // that the call needs for it
+  std::optional<double> estimate_ns;  // its cost estimate, including the transforms
+  std::vector<Transform> transforms;  // copies of arguments that it needs for the call
   double adjusted_priority = 0;       // (priority + sum of add) times all multiply of the scores
   std::vector<Score> scores;
   std::string placed_by;  // "fallback_chains.softmax (rules.yaml:9)" if a chain gave it its place

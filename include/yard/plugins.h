@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plugins: shared libraries with ops, kernels, backends and functions.
+// Plugins are shared libraries with ops, kernels, backends and functions.
 //
 //   runtime.plugins().discover({"/opt/acme/plugins"}).or_throw();
 //   rms_norm(out, x, weight, 1e-6f).or_throw();  // opens the plugin that serves rms_norm
 //   yard::Ticket old = runtime.plugins().replace("acme").value();  // calls go on without a gap
 //   old.wait().or_throw();                                         // the old code is gone
 //
-// Finding a plugin reads its manifest (plugin.h) and runs none of its code. It is opened when one
-// of its ops or functions is first used, or by load(). Replace a file by renaming another over it.
+// Finding a plugin reads its manifest (plugin.h) and runs none of its code. load() opens a plugin,
+// as does the first use of its ops or functions. Replace a file by renaming another over it.
 #pragma once
 
 #include <yard/config.h>
@@ -35,7 +35,7 @@ struct PluginSettings {
   // $XDG_STATE_HOME or ~/.local/state. Files that other users can write are ignored.
   std::string state_directory;
 
-  // Called before each step of a load ("opening", "query", "start"). Must not throw or use the runtime.
+  // Called before load steps ("opening", "query", "start"). Must not throw or use the runtime.
   std::function<void(std::string_view path, std::string_view step)> watch;
 };
 
@@ -48,10 +48,11 @@ enum class PluginState {
   kPinned,     // unregistered, but cannot be removed from the process: see `detail`
 };
 
-// Which ops of a plugin its replacement must serve, with the same schemas.
+// The ops of a plugin that its replacement must serve, with equal schemas. kInUse means the ops
+// that this process has called.
 enum class KeptOps : uint8_t { kInUse, kAll, kNone };
 
-// Why a file or plugin was refused: docs/reference/plugin_reasons.md.
+// docs/reference/plugin_reasons.md explains why a file or plugin was refused.
 // clang-format off
 enum class PluginReason {
   kNone = 0,
@@ -78,39 +79,39 @@ struct PluginInfo {
   bool verified = false;  // the stored result for that digest; set by inspect()
 };
 
-// Writes name, version and digest of these plugins, atomically.
+// Atomically writes the name, version and digest of these plugins.
 YARD_API Status write_plugin_lock(const std::string& path, const std::vector<PluginInfo>& plugins);
 
-// The plugins of one runtime; valid as long as it. Any thread may call any function. In a plugin's
-// query, start or stop all but list() and inspect() fail with `would_deadlock`.
+// The plugins of one runtime, valid as long as the runtime. Any thread may call any function. In a
+// plugin's query, start or stop, all but list() and inspect() fail with `would_deadlock`.
 class YARD_API Plugins {
  public:
-  // Searches files and directories (absolute paths) before the known places, or these again. Fails
-  // only for invalid entries; refused files are listed. Unloaded plugins stay so unless their file
-  // is given or has changed. Plugins for an op or group in use are loaded at once.
+  // Searches `paths` (absolute files and directories), if any, before all earlier places. Fails
+  // only for invalid entries; list() shows refused files. Unloaded plugins stay unloaded unless
+  // their file is given or has changed. Plugins for an op or group in use are loaded at once.
   Status discover(const std::vector<std::string>& paths = {});
-  std::vector<PluginInfo> list() const;  // in search order, with those that were refused
-  // A name, or the absolute path of a file. If it fails, nothing has changed.
+  std::vector<PluginInfo> list() const;  // in search order, including refused ones
+  // Takes a name or the absolute path of a file. Changes nothing on failure.
   Status load(std::string_view name_or_path);
-  // Unregisters it at once, unless others depend on an op or backend of it. The ticket is done when
-  // no call uses it, its state is destroyed and the library is closed.
+  // Unregisters the plugin at once. Fails if others depend on one of its ops or backends. The
+  // ticket is done when no call uses the plugin, its state is destroyed and the library is closed.
   Result<Ticket> unload(std::string_view name);
-  // Replaces a plugin by the file now at its path, or at another, in one change: calls find the old
-  // or the new version. The old one stays if the new one is refused, lacks what others depend on, or
-  // does not serve the ops to `keep`: by default those that this process has called. Breakers of its
-  // backend close unless opened manually. The same digest changes nothing.
+  // Replaces a plugin by the file at its path, or at `path`, in one change: calls find the old or
+  // the new version. The old one stays if the new one is refused, lacks what others depend on, or
+  // does not serve the ops to `keep`. Breakers of its backend close unless opened manually. An
+  // equal digest changes nothing.
   Result<Ticket> replace(std::string_view name, std::string_view path = {},
                          KeptOps keep = KeptOps::kInUse);
   Status forget(std::string_view name_or_path);  // removes it from the list, if it is not loaded
 
-  // Reads a file without running its code. The list does not change.
+  // Reads a file without running its code or changing the list.
   PluginInfo inspect(std::string_view path) const;
-  // As inspect(), with the checks that load() makes before it opens a file.
+  // Like inspect(), with the checks that load() makes before it opens a file.
   PluginInfo would_load(std::string_view path) const;
   Status remember_verified(std::string_view sha256, bool passed = true) const;
 
-  // States features of devices: "cuda:sm_90" of all, "cuda:1:sm_90" of one. A number after the last
-  // '_' is a level, which satisfies lower ones. Refused plugins are tried again.
+  // States features of devices: "cuda:sm_90" for all, "cuda:1:sm_90" for one. A number after the
+  // last '_' is a level, which includes lower ones. Tries refused plugins again.
   Status state_device_features(const std::vector<std::string>& features);
 
   // For the library itself.

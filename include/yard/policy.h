@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Policy: which kernels are preferred, allowed and forced, and modes of the program.
+// A Policy says which kernels are preferred, allowed and forced. A program may add modes.
 //
 //   yard::Policy p;
 //   p.prefer = yard::Kind::kVendor;
@@ -35,7 +35,7 @@ YARD_API std::optional<Kind> parse_kind(std::string_view text) noexcept;
 struct Policy {
   // Whether other kernels are tried after a failure that may have overwritten inputs.
   enum class RetryInplace : int {
-    kNever,  // its error is the call's
+    kNever,  // the call returns its error
     kSave,   // inputs are saved before such a kernel runs, and restored for the next one
   };
 
@@ -65,7 +65,7 @@ struct Policy {
 YARD_API Policy merge(const Policy& weaker, const Policy& stronger);
 YARD_API Status validate(const Policy& policy);  // the error names the field
 YARD_API const char* to_string(Policy::RetryInplace r) noexcept;
-// One line, `prefer=vendor deny_vendors=acme`. Only equal policies have equal text.
+// Returns a line such as `prefer=vendor deny_vendors=acme`. Only equal policies have equal text.
 YARD_API std::string to_string(const Policy& policy);
 YARD_API bool glob_matches(std::string_view pattern, std::string_view text) noexcept;  // `*`, `?`
 
@@ -92,14 +92,14 @@ class YARD_API Scope {
   Scope inference(bool on = true) const;                   // no gradient will be computed
   Scope deterministic(bool on = true) const;  // only kernels that give the same bits each time
   Scope mode(std::string name) const;         // calls fail on a runtime that has no such mode
-  // For functions with active backends (function.h): this one comes first, active or not.
+  // For functions with Selection::kActive (function.h): puts this backend first, active or not.
   Scope backend(std::string name) const;
-  Scope device(Device device) const;  // for the same functions: the thread works for it
+  Scope device(Device device) const;  // the device that the thread works for, for these functions
   Scope transforms(bool on, std::string op = "*") const;  // see Policy
 
   const Policy& policy() const noexcept;
   const std::map<std::string, std::string, std::less<>>& labels() const noexcept;
-  Status status() const;  // the error of the calls inside if it is invalid
+  Status status() const;  // the error of calls inside if the scope is invalid
 
  private:
   friend class ScopedPolicy;
@@ -153,17 +153,17 @@ struct ModeCall {  // a call that needs a plan; valid while plan() runs
   std::span<const Candidate> candidates;  // in the order of mode dynamic; not empty
 };
 
-// One function or both. Several threads may call them. They give the same answer for the same call
-// and must not change the runtime (would_deadlock). An exception is logged and counts as no answer.
+// Has one function or both, which several threads may call. Equal calls must get equal answers, and
+// the runtime must not be changed (would_deadlock). An exception is logged and means no answer.
 struct ModeProvider {
   // The fields (`rows`, `x.rank`) or arguments that the answer depends on, besides op, candidates,
   // device, flags and labels: calls that agree in these share a plan. Unset means everything.
   std::optional<std::vector<std::string>> reads;
 
-  // Ids of kernels, best first. Empty means no answer. Unusable kernels are skipped.
+  // Returns ids of kernels, best first. Empty means no answer. Unusable kernels are skipped.
   std::function<std::vector<std::string>(const ModeCall& call)> plan;
 
-  // A kernel for a CallSpec, if plan() is unset or gave no answer. Empty means no answer.
+  // Returns a kernel for a CallSpec if plan() is unset or gave no answer. Empty means no answer.
   std::function<std::string(std::string_view call_spec)> kernel;
 };
 

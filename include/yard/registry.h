@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ops, backends and kernels of a runtime, and changes to them while calls run.
+// Changes add, replace and remove ops, backends and kernels of a runtime while calls run.
 //
 //   yard::Changes c;
 //   c.add_op(yard::plugin::OpDef("scale(out!: T[n], x: T[n], by: float = 1.0)"));
 //   c.add_kernel(yard::plugin::Kernel::of<scale_rows>("scale", "default.rows"));  // plugin.hpp
 //   yard::Runtime::shared().apply(std::move(c)).or_throw();
 //
-// A change is applied as a whole or not at all, and the next call sees all of it. Adding what is
-// registered is fine; adding something else under the same name is an error that names both.
+// A change is applied as a whole or not at all, and the next call sees all of it. Adding an equal
+// part again is fine; adding another part with an equal name is an error that names both.
 #pragma once
 
 #include <yard/policy.h>
@@ -21,8 +21,8 @@ struct ChangeList;
 struct TicketState;
 }  // namespace detail
 
-// Additions, replacements and removals, in order. Descriptors are copied. Function pointers, `self`
-// and `keep` are used until the part is gone. apply() reports invalid descriptors.
+// Collects changes in order. Descriptors are copied. Function pointers, `self` and `keep` are used
+// until the part is gone. apply() reports invalid descriptors.
 class YARD_API Changes {
  public:
   Changes();
@@ -37,7 +37,7 @@ class YARD_API Changes {
   Changes& add_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep = {});
   Changes& add_function(const yard_function_t& function, std::shared_ptr<void> keep = {});
   Changes& add_plugin(const yard_plugin_t& plugin, std::shared_ptr<void> keep = {});
-  // An error if there is no kernel with that op and id.
+  // Runtime::apply() fails unless a kernel with that op and id exists.
   Changes& replace_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep = {});
   Changes& remove_kernel(std::string op, std::string id);
   Changes& remove_backend(std::string name);  // with its kernels and functions
@@ -49,14 +49,14 @@ class YARD_API Changes {
   std::unique_ptr<detail::ChangeList> list_;
 };
 
-// Tells when all that a change removed is gone: no call uses it and its `keep` has been released. A
-// forked child does not release what came from its parent.
+// Tells when no call uses the removed parts any more and their `keep` has been released. A forked
+// child does not release parts of its parent.
 class YARD_API Ticket {
  public:
   Ticket() = default;
   explicit Ticket(std::shared_ptr<detail::TicketState> state);
   bool done() const;  // never blocks; any thread, also inside a kernel
-  // The error `would_deadlock` inside a kernel, verifier or callback.
+  // Fails with `would_deadlock` inside a kernel, verifier or callback.
   Status wait(std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max()) const;
 
  private:
@@ -69,8 +69,8 @@ struct KernelInfo {
   int priority = 0;
   uint32_t flags = 0;
   bool available = false;  // its backend is enabled and usable, and the machine has the features
-  std::string reason;      // name of the reason why not; empty when available
-  std::string detail;      // the same as a sentence
+  std::string reason;      // name of the reason if it is not available
+  std::string detail;      // the reason as a sentence
   uint64_t calls = 0;      // how often it ran and succeeded
   uint64_t failures = 0;
 };
@@ -78,7 +78,7 @@ struct KernelInfo {
 struct OpInfo {
   std::string name, schema, summary;
   std::vector<KernelInfo> kernels;           // by id
-  std::vector<yard_tolerance_t> tolerances;  // by dtype, where not the usual ones
+  std::vector<yard_tolerance_t> tolerances;  // by dtype, where they are not the default
 };
 
 struct BackendInfo {

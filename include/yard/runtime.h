@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runtime: a registry, a policy and the plans made from them. Independent of every other Runtime.
+// A Runtime has a registry, a policy and the plans made from them. Runtimes are independent.
 //
 //   yard::Runtime& runtime = yard::Runtime::shared();  // the one that typed ops (op.h) call on
 //   runtime.rules().load("/etc/acme/rules.yaml").or_throw();
 //   runtime.call("rms_norm", {out, x, weight, {"eps", 1e-5}}).or_throw();
 //
-// Any thread may call any function at any time, also inside kernels. None waits for calls. A forked
-// child continues with its parent's registry and policy.
+// Any thread may call any function at any time, also inside kernels. No function waits for calls.
+// A forked child continues with its parent's registry and policy.
 #pragma once
 
 #include <yard/call_spec.h>
@@ -25,16 +25,16 @@ class Core;
 
 struct RuntimeSettings {
   bool builtin_backends = true;
-  size_t plans_per_op = 4096;     // beyond it, old ones that were not used lately are dropped
+  size_t plans_per_op = 4096;     // beyond it, plans that were not used lately are dropped
   bool environment = true;        // whether the variables YARD_* are read
-  std::string config = {};        // the first rule file; by default that of YARD_CONFIG, if any
-  BreakerSettings breakers = {};  // the rule file precedes them
+  std::string config = {};        // the first rule file; by default the file in YARD_CONFIG, if any
+  BreakerSettings breakers = {};  // the rule file takes precedence
   PluginSettings plugins = {};
   std::vector<std::string> device_features = {};  // see Plugins::state_device_features()
   std::map<std::string, ModeProvider, std::less<>> modes = {};  // by name, also for the rule file
   bool inspect = true;  // whether inspect.h reaches it, which privileged processes never allow
-  // The only folder below which rule files may have files written. By default it is that of
-  // YARD_OUTPUT_DIRECTORY, or of the rule file.
+  // Rule files may have files written only below this folder. The default is YARD_OUTPUT_DIRECTORY,
+  // or the folder of the rule file.
   std::string output_directory = {};
 };
 
@@ -48,7 +48,8 @@ class YARD_API Runtime {
 
   static Runtime& shared();  // of the process; made on first use, never destroyed
 
-  // The most threads of a kernel's loop, in all runtimes; 0 means all that it may run on.
+  // Limits the threads of a kernel's loop in all runtimes. 0 allows all CPUs that a thread may run
+  // on.
   static void limit_threads(int32_t most) noexcept;
 
   // Returns to the built-in backends and drops policy, static map and active backends. Environment,
@@ -61,7 +62,6 @@ class YARD_API Runtime {
   Health health() const noexcept;        // health.h
   Recording recording() const noexcept;  // trace.h
 
-  // Changes ops, backends and kernels. The ticket tells when removed parts are gone.
   Result<Ticket> apply(Changes changes);
   Listing list() const;
 
@@ -70,10 +70,11 @@ class YARD_API Runtime {
   struct Problem {
     std::string where;    // "YARD_PREFER"
     std::string found;    // in quotes
-    std::string message;  // what is wrong, and what was expected
-    bool error = true;    // false: a warning
+    std::string message;  // the mistake and the expected form
+    bool error = true;    // false for a warning
   };
-  // Of RuntimeSettings, the environment as last read, and the rule file. Also in the log.
+  // Returns problems of RuntimeSettings, of the environment as last read, and of the rule file. The
+  // log has them, too.
   std::vector<Problem> problems() const;
 
   Status call(std::string_view op, std::initializer_list<Arg> args);
@@ -86,7 +87,7 @@ class YARD_API Runtime {
                               const Options& o = {}) const;
   Result<Resolution> resolve(std::string_view call_spec, const Options& o = {}) const;
   Result<Explanation> explain(std::string_view call_spec, const Options& o = {}) const;
-  // A CallSpec with defaults and outputs filled in, from which its tensors can be made.
+  // Fills in defaults and outputs of a CallSpec, from which CallTensors can be made.
   Result<ParsedCall> parse(std::string_view call_spec) const;
   Result<std::vector<TensorView>> infer(std::string_view op, std::initializer_list<Arg> args) const;
 
@@ -105,7 +106,7 @@ class YARD_API Runtime {
 namespace detail {
 YARD_API Status::Rep* call_shared(std::string_view op, std::span<const Arg> args);
 }
-// On Runtime::shared().
+// These functions use Runtime::shared().
 inline Status call(std::string_view op, std::initializer_list<Arg> args) {
   return Status::adopt(detail::call_shared(op, {args.begin(), args.size()}));
 }
