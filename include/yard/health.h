@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Health: circuit breakers, and how backends and kernels are doing (docs/concepts/breakers.md).
+// Health counts failures of kernels and steers their circuit breakers (docs/concepts/breakers.md).
 //
 //   yard::Health health = runtime.health();
 //   health.open("rms_norm", "vendor.acme", "bad firmware").or_throw();  // until close()
@@ -44,11 +44,11 @@ struct BreakerEvent {
   enum class Kind : uint8_t { kOpened, kHalfOpen, kClosed, kDeviceLost, kDeviceBack };
   Kind kind = Kind::kOpened;
   std::string op, kernel;  // empty for a CircuitBreaker and for devices
-  std::string subject;     // the name of a CircuitBreaker, the key of a runtime's, or a device
+  std::string subject;     // a CircuitBreaker's name, the key of a runtime's breaker, or a device
   std::string text;        // why
   std::chrono::steady_clock::time_point at;
   std::chrono::steady_clock::time_point until;  // when probes begin; max() if only close() ends it
-  std::string who = {};                         // who did it manually
+  std::string who = {};                         // who changed it manually
 };
 YARD_API const char* to_string(BreakerEvent::Kind kind) noexcept;
 YARD_API std::string to_string(const BreakerEvent& event);
@@ -56,8 +56,8 @@ inline constexpr size_t kBreakerEvents = 256;  // kept until taken; the oldest a
 
 class CircuitBreaker;
 
-// Permission for one call, which counts only if success() or failure() is called. Used by one
-// thread at a time. Must not outlive its breaker.
+// Permission for one call, which counts only after success() or failure(). A permit is used by one
+// thread at a time and must not outlive its breaker.
 class [[nodiscard]] BreakerPermit {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -109,7 +109,7 @@ class YARD_API CircuitBreaker {
   void reset(Time now);  // also forgets repeats
 
   BreakerState state(Time now) const;
-  // When probes begin; empty if it is not open or only close() ends it.
+  // Returns when probes begin. Empty if the breaker is not open or only close() ends it.
   std::optional<Time> open_until(Time now) const;
   Counters counters() const;
   const std::string& name() const noexcept;
@@ -151,7 +151,7 @@ struct KernelHealth : HealthCounts {
     std::optional<std::chrono::steady_clock::time_point> until;
     uint32_t repeats = 0;  // openings without `cooldown_cap` of health between them
     bool manual = false;
-    std::string reason;  // of one that was opened manually: why
+    std::string reason;  // why it was opened, if that was manual
   };
   struct FailedCall {
     std::string call;  // a CallSpec: `rms_norm(f32[8,5120], f32[5120])@cpu`
@@ -165,7 +165,7 @@ struct KernelHealth : HealthCounts {
 };
 inline constexpr size_t kFailedCalls = 8;  // the most that are listed for a kernel
 
-// All kernels of a backend, and outcomes that the program recorded.
+// The sum over the kernels of a backend and the outcomes that the program recorded.
 struct BackendHealth : HealthCounts {
   std::string backend;
   uint32_t open_kernels = 0;  // with a breaker that is not closed
@@ -177,11 +177,11 @@ struct HealthReport {
   std::vector<Device> devices_lost;
   struct Breakers {  // since the start of the runtime, or of the forked child
     uint64_t opened = 0, half_opened = 0, closed = 0;
-    uint64_t untracked = 0;       // faults without a breaker, since 1,024 keys are not closed
+    uint64_t untracked = 0;       // faults that got no breaker, because 1,024 keys are not closed
     uint64_t events_dropped = 0;  // not taken in time
   } breakers;
 };
-// A line for each backend, kernel and open breaker. Times are relative to `now`.
+// Writes a line for each backend, kernel and open breaker. Times are relative to `now`.
 YARD_API std::string to_string(const HealthReport& report,
                                std::chrono::steady_clock::time_point now);
 
@@ -194,17 +194,17 @@ class CanaryState;
 class Runtime;
 struct CanaryReport;  // verify.h
 
-// Called for one event at a time on a thread of the runtime, which it must not destroy.
+// Called for one event at a time on a thread of the runtime, which the listener must not destroy.
 using BreakerListener = std::function<void(const BreakerEvent&)>;
 
-// The health of one runtime; valid as long as the runtime.
+// The health of one runtime, valid as long as the runtime.
 class YARD_API Health {
  public:
   HealthReport report() const;
   CanaryReport canaries() const;  // since the runtime was made
 
-  // For a backend's implementation of a function, `op` is "group/name" and `kernel` the backend. In
-  // effect on return. An error if there is no such kernel.
+  // For a backend's implementation of a function, `op` is "group/name" and `kernel` the backend.
+  // Changes are in effect on return. Fails if there is no such kernel.
   Status open(std::string_view op, std::string_view kernel, std::string_view why = {});
   Status close(std::string_view op, std::string_view kernel);
   Status reset(std::string_view op, std::string_view kernel);  // also forgets all failures
@@ -213,11 +213,11 @@ class YARD_API Health {
   void device_lost(Device device, std::string_view why);
   void device_back(Device device);
 
-  // Outcomes that the program observed. They count for the backend's failure rate only.
+  // Records outcomes that the program observed. They count for the backend's failure rate only.
   void record_success(std::string_view backend, uint64_t count = 1);
   void record_failure(std::string_view backend, ErrorClass error_class, std::string_view text);
 
-  Status set_settings(const BreakerSettings& settings);  // rule files have precedence
+  Status set_settings(const BreakerSettings& settings);  // rule files take precedence
   BreakerSettings settings() const;                      // in force now
 
   // After remove_listener() the listener is not called again, and runs on no other thread.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client of the socket on which every process with a Runtime can be inspected and steered.
+// InspectClient inspects and steers a process with a Runtime through the socket of that process.
 //
 //   auto client = yard::InspectClient::connect(pid).value();
 //   std::string answer = client.request(R"({"v": 1, "id": 1, "command": "status"})").value();
 //
-// See docs/reference/inspect.md. An InspectClient belongs to one thread at a time.
+// See docs/reference/inspect.md. Only one thread at a time may use an InspectClient.
 #pragma once
 
 #include <yard/status.h>
@@ -26,12 +26,12 @@ class YARD_API InspectClient {
     int64_t pid = 0;
     std::string program, socket;  // paths
     std::chrono::system_clock::time_point started;
-    std::string hello = {};    // the answer to `hello`; empty if there was none in time
-    std::string problem = {};  // why there was none; empty if the process answers
+    std::string hello = {};    // the answer to `hello`; empty if none came in time
+    std::string problem = {};  // why no answer came; empty if the process answers
   };
 
   // Connects to a process of this user; root may connect to any. `timeout` also limits each answer.
-  // Fails with kNotFound without an answer, kInvalidArgument if another user owns the socket.
+  // Fails with kNotFound without an answer, or kInvalidArgument if another user owns the socket.
   static Result<InspectClient> connect(int64_t pid,
                                        std::chrono::nanoseconds timeout = std::chrono::seconds(10));
 
@@ -45,7 +45,7 @@ class YARD_API InspectClient {
   std::chrono::nanoseconds timeout_;
 };
 
-// Lists the processes of this user, even if they do not answer. Removes sockets of ended ones.
+// Lists the processes of this user, even if they do not answer. Removes sockets of ended processes.
 YARD_API std::vector<InspectClient::Target> inspect_targets(
     std::chrono::nanoseconds timeout = std::chrono::seconds(1));
 

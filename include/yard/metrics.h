@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metrics of a runtime for monitoring systems. Needs the library Switchyard::metrics.
+// Gives the metrics of a runtime to monitoring systems. Needs the library Switchyard::metrics.
 //
 //   yard::Runtime& runtime = yard::Runtime::shared();
 //   auto server = yard::MetricsServer::start(runtime).value();  // http://127.0.0.1:9464/metrics
 //   yard::write_metrics(runtime, "/var/lib/node_exporter/yard.prom").or_throw();
 //
-// docs/reference/metrics.md lists all metrics. Without prometheus-cpp the forms of Prometheus are
-// the error `unsupported`. Any thread may call. Reading does not delay calls.
+// docs/reference/metrics.md lists all metrics. Builds without prometheus-cpp return the error
+// `unsupported` for the forms of Prometheus. Any thread may call. Reading does not delay calls.
 #pragma once
 
 #include <yard/stats.h>
@@ -37,18 +37,18 @@ struct Metric {
 };
 YARD_API std::span<const double> metric_bounds() noexcept;  // finite bounds in seconds
 
-inline constexpr size_t kMaxSeries = 1000;  // of a metric; others count as `other`
+inline constexpr size_t kMaxSeries = 1000;  // per metric; the others count as `other`
 
 YARD_API std::vector<Metric> metrics(const RuntimeStats& stats, const HealthReport& health,
                                      size_t max_series = kMaxSeries);
 YARD_API std::vector<Metric> metrics(const Runtime& runtime, size_t max_series = kMaxSeries);
 
-// Version 0.0.4 of the text format of Prometheus.
+// Returns version 0.0.4 of the text format of Prometheus.
 YARD_API Result<std::string> metrics_text(const std::vector<Metric>& metrics);
-// {"metrics": [{"name", "type", "help", "samples": [{"labels": {...}, "value"}]}]}.
+// Returns {"metrics": [{"name", "type", "help", "samples": [{"labels": {...}, "value"}]}]}.
 YARD_API std::string metrics_json(const std::vector<Metric>& metrics);
 
-// Replaces a file for the textfile collector of node_exporter atomically.
+// Atomically replaces a file for the textfile collector of node_exporter.
 YARD_API Status write_metrics(const Runtime& runtime, const std::string& path,
                               size_t max_series = kMaxSeries);
 
@@ -58,8 +58,8 @@ struct MetricsServerSettings {
   size_t max_series = kMaxSeries;
 };
 
-// Answers GET /metrics on its own thread; slow clients do not delay others. The runtime must outlive
-// it. A forked copy does not answer.
+// Answers GET /metrics on its own thread, where slow clients do not delay others. The runtime must
+// outlive the server. A forked child does not answer.
 class MetricsServer {
  public:
   YARD_API static Result<MetricsServer> start(const Runtime& runtime,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counters and timings of all calls of a runtime.
+// RuntimeStats has counters and timings of all calls of a runtime.
 //
 //   std::puts(to_json(yard::Runtime::shared().stats()).c_str());
 //
@@ -23,7 +23,7 @@ struct LatencyHistogram {  // times of sampled calls, with four buckets for each
   std::vector<Bucket> buckets;  // ascending; without empty ones
 
   YARD_API double mean_ns() const noexcept;  // 0 without samples
-  // The bound of the bucket that holds the quantile, `q` from 0 to 1; 0 without samples.
+  // Returns the bound of the bucket that holds the quantile, `q` from 0 to 1, or 0 without samples.
   YARD_API uint64_t quantile_ns(double q) const noexcept;
   YARD_API void add(const LatencyHistogram& other);
 };
@@ -52,7 +52,7 @@ struct RuntimeStats {
   size_t overlays = 0;       // op entries made for call or scope policies, now
   size_t retired = 0;        // objects waiting to be freed (of all runtimes)
   size_t states = 0;         // of kernels, kept for plain calls and instances now
-  uint64_t state_bytes = 0;  // that these hold, as far as their kernels say so
+  uint64_t state_bytes = 0;  // the sum that their kernels report
 
   std::chrono::system_clock::time_point since;  // reset_stats() or the start
   uint32_t sampled_one_in = 128;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tracing and recording: which calls a program makes (docs/guides/observe.md).
+// Traces and recordings show which calls a program makes (docs/guides/observe.md).
 //
 //   yard::TraceScope trace;
 //   rms_norm(h, x, w, 1e-6f).or_throw();  // runs nothing; x and h need no data
@@ -66,7 +66,7 @@ inline constexpr size_t kMostRecorded = 65536;  // distinct calls of a recording
 
 class Runtime;
 
-// What one runtime writes about its calls; valid as long as the runtime. Any thread may call.
+// The recording of one runtime, valid as long as the runtime. Any thread may call any function.
 class YARD_API Recording {
  public:
   struct Stats {
@@ -99,9 +99,8 @@ class YARD_API Recording {
   const Runtime* runtime_;
 };
 
-// Replaces a whole file, for example by what stop_trace() returns: readers see the old or the new
-// text. Keeps the mode of an old file and follows symbolic links of root and of this user. Writes
-// into pipes and character devices.
+// Replaces a whole file atomically, for example by the result of stop_trace(). Keeps its mode,
+// follows symbolic links of root and of this user, and writes into pipes and character devices.
 YARD_API Status write_file(const std::string& path, std::string_view text);
 
 }  // namespace yard

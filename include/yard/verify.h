@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verification: whether kernels compute the right results, before (docs/guides/verify.md) and while
-// they are in use (docs/guides/canaries.md), and sample calls on which to try rules.
+// Verification checks that kernels compute the right results, before (docs/guides/verify.md) and
+// while they are in use (docs/guides/canaries.md). sample_calls() makes calls to try rules on.
 //
 //   yard::VerifyOptions options;
 //   options.kernel = "vendor.acme";
@@ -13,7 +13,7 @@
 namespace yard {
 
 struct Expectation {  // a known failure or unsupported call
-  // The kernel rejects or declines every such call; or at least one such call fails.
+  // Either the kernel rejects or declines every such call, or at least one such call fails.
   enum class Kind : uint8_t { kUnsupported, kFails };
   std::string kernel, op, call;  // globs
   Kind kind = Kind::kFails;
@@ -69,17 +69,17 @@ struct VerifyOptions {
   };
 
   std::string op, kernel, backend;  // all if empty; `kernel` is an id
-  // Only kernels of this loaded plugin. A smoke test runs first: a write out of bounds ends it.
+  // Only kernels of this loaded plugin. A smoke test runs first, and its failure ends the run.
   std::string plugin;
   bool smoke_test_only = false;  // with `plugin`: compare nothing
   uint64_t seed = 1;
-  // Calls from the schema for each op, and as many from its own limits for each kernel.
+  // Calls from the schema for each op, and calls from its own limits for each kernel.
   size_t cases = 300;
   int64_t max_elements = 1 << 20;  // of one tensor
   std::vector<Expectation> expectations;
-  // Only these CallSpecs, with all kinds of contents, instead of generated ones.
+  // If not empty, only these CallSpecs run, with all kinds of contents.
   std::vector<std::string> calls;
-  // For kernels with state, by name. What is missing is generated, also the data of tensors.
+  // Named values for kernels with state. Missing ones are generated, as is the data of tensors.
   std::vector<Arg> options, weights;
   // Called before each case, on the calling thread. Returns false to end the run.
   std::function<bool(const Progress&)> progress;
@@ -144,23 +144,22 @@ struct CanaryReport {
 };
 YARD_API std::string to_string(const CanaryReport::Mismatch& mismatch);
 
-// The inputs of a call with wrong results.
 struct CanaryDump {
   CanaryReport::Mismatch mismatch;   // without `dump`
-  std::optional<double> rtol, atol;  // of the rule; unset: of the op
+  std::optional<double> rtol, atol;  // of the rule; if unset, of the op
   std::vector<TensorBytes> inputs;   // every tensor that the call reads
 };
 
 YARD_API std::string to_bytes(const CanaryDump& dump);
-// Fails with kParse if the untrusted `bytes` are no dump. `name` stands for the file in messages.
+// Fails with kParse if the untrusted `bytes` hold no dump. `name` stands for the file in messages.
 YARD_API Result<CanaryDump> parse_canary_dump(std::string_view bytes, std::string_view name);
 YARD_API Result<CanaryDump> read_canary_dump(const std::string& path);  // at most 1 GiB
 
 struct CanaryReplay {
   std::string op, kernel, against, call;
   Status status;          // of the kernel
-  Difference difference;  // only if that is OK
-  std::string damage;     // memory that it must not change; empty if there is none
+  Difference difference;  // only if the status is OK
+  std::string damage;     // forbidden writes to memory; empty if there are none
   bool ok() const noexcept { return status.ok() && damage.empty() && difference.within; }
 };
 
@@ -169,8 +168,8 @@ struct CanaryReplay {
 YARD_API Result<CanaryReplay> replay(const Runtime& runtime, const CanaryDump& dump,
                                      std::string_view kernel = {});
 
-// Calls on which to try rules: of every dtype, size, layout and flag, and for each rule of the
-// configs a call that matches and others that just miss. Opens the plugin of the op. Deterministic.
+// Returns calls to try rules on: of every dtype, size, layout and flag, and for each rule of
+// `configs` one that matches and others that just miss. Opens the op's plugin. Deterministic.
 YARD_API Result<std::vector<std::string>> sample_calls(const Runtime& runtime, std::string_view op,
                                                        std::span<const Config> configs = {},
                                                        size_t limit = 2000);

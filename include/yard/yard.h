@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All of Switchyard's C++ interface for programs. Not included are plugin.hpp and
-// plugin_function.hpp, c.h, and metrics.h, which needs the library Switchyard::metrics.
+// Includes all of Switchyard's C++ interface for programs, except plugin.hpp, plugin_function.hpp,
+// c.h, and metrics.h, which needs the library Switchyard::metrics.
 #pragma once
 
 #include <yard/bound.h>
