@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What bound and frozen handles (yard/bound.h) consist of. Not for direct use.
+// The parts of bound and frozen handles (yard/bound.h). Not for direct use.
 #pragma once
 
 #include <yard/call_spec.h>
@@ -9,7 +9,7 @@
 
 namespace yard::detail {
 
-// The library derives from it. The route was found in advance; calls hold it by a guard.
+// The library derives from this class. The route was found in advance; a guard holds it in calls.
 struct BoundState {
   std::atomic<const Route*> route{nullptr};
   Site* const site;
@@ -19,12 +19,12 @@ struct BoundState {
   ~BoundState() = default;
 };
 YARD_API Result<std::shared_ptr<BoundState>> make_bound(Site* site, const yard_value_t* args);
-// Calls packed; finds a new route after a change.
+// Makes a packed call, and finds a new route after a change.
 YARD_API Status::Rep* call_bound(BoundState* state, const yard_value_t* args);
-// After the route's kernel failed or was given scratch. Inside the guard.
+// Ends a call whose kernel failed or was given scratch. The caller holds the guard.
 YARD_API Status::Rep* after_bound(BoundState* state, const Route& route, yard_call_t& call,
                                   const yard_value_t* args, int32_t code);
-// The kernel of a call by this thread now; empty if there is none or if scalars decide.
+// Returns the id of the kernel that this thread would call, or "" if none or if scalars decide.
 YARD_API std::string bound_kernel(BoundState* state);
 
 struct BoundKernel {
@@ -34,7 +34,7 @@ struct BoundKernel {
   Status::Rep* call(const yard_value_t* args, uint32_t) const {
     return call_bound(state.get(), args);
   }
-  // Calls in registers; `failed` is null on success. Returns false if call() must do it.
+  // Calls in registers, with a null `failed` on success. Returns false if call() must be used.
   template <class... P>
   [[gnu::always_inline]] bool call_typed(Status::Rep*& failed, const P&... p) const {
     ThreadHead* const thread = t_thread;
@@ -64,13 +64,13 @@ struct BoundKernel {
   }
 };
 
-// Nested calls below this address leave too little stack. Large until the thread has asked.
+// Calls below this stack address have too little stack. Large until the thread has asked.
 extern YARD_API thread_local constinit uintptr_t t_stack_limit
     __attribute__((tls_model("initial-exec")));
 
 struct FrozenKernel;
 YARD_API Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args);
-// Calls packed, for kernels without a typed entry or with workspace, and if the stack may be full.
+// Makes a packed call: without a typed entry, with workspace, or if the stack may be full.
 YARD_API Status::Rep* call_frozen(const FrozenKernel& kernel, const yard_value_t* args, uint32_t n);
 YARD_API Status::Rep* frozen_failed(const FrozenKernel& kernel, int32_t code, const char* message);
 
@@ -87,7 +87,6 @@ struct FrozenKernel {
   Status::Rep* call(const yard_value_t* args, uint32_t n) const {
     return call_frozen(*this, args, n);
   }
-  // As BoundKernel::call_typed().
   template <class... P>
   [[gnu::always_inline]] bool call_typed(Status::Rep*& failed, const P&... p) const {
     char error[ThreadHead::kErrorBytes];
@@ -114,7 +113,6 @@ struct KeptTensors {
   static constexpr bool kIsTensor[] = {Param<P>::is_tensor..., false};
   std::optional<TensorView> at[sizeof...(P) + 1];
 
-  // std::nullopt for absent optionals.
   explicit KeptTensors(std::initializer_list<std::optional<TensorView>> tensors) {
     size_t i = 0;
     for (const auto& t : tensors) {
@@ -122,7 +120,7 @@ struct KeptTensors {
       at[i++] = t;
     }
   }
-  // The cells of a call with these scalars; missing ones are absent.
+  // Returns the cells of a call with these scalars, where missing scalars are absent.
   template <class... S>
   std::array<yard_value_t, kCells<P...>> with(const S&... s) const {
     std::array<yard_value_t, kCells<P...>> cells{};
@@ -137,7 +135,6 @@ struct KeptTensors {
   }
 };
 
-// The parameters that are not tensors, as a tuple.
 template <class... P>
 using ScalarsOf = decltype(std::tuple_cat(
     std::declval<std::conditional_t<Param<P>::is_tensor, std::tuple<>, std::tuple<P>>>()...));

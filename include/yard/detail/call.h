@@ -11,13 +11,13 @@ namespace yard::detail {
 
 // Functions that return a Rep* return null on success. dispatch() makes a call without a memo.
 YARD_API Status::Rep* dispatch(Site* site, const yard_value_t* args);
-// Runs the plan of a route without a typed entry, or a call that is timed. Inside the guard.
+// Runs the plan of a route without a typed entry, or a timed call. The caller holds the guard.
 YARD_API Status::Rep* run_route(Site* site, const Route& route, const yard_value_t* args);
 YARD_API void free_call_scratch(yard_call_t* call) noexcept;
-// In a catch block: writes the exception's text to the call's buffer, or rethrows a cancellation.
+// In a catch block, writes the exception's text to the call's buffer, or rethrows a cancellation.
 YARD_API void note_exception(yard_call_t* call);
 
-// For a kernel without workspace or state. Field by field: g++ writes a braced list twice.
+// For a kernel without workspace or state. Assigns fields, as g++ writes a braced list twice.
 [[gnu::always_inline]] inline void start_call(yard_call_t& call, char* error, uint32_t flags,
                                               const yard_host_t* host, void* self) noexcept {
   call.size = sizeof call;
@@ -39,8 +39,8 @@ yard_call_t* call_of(Frame& frame) noexcept {
   return &frame.call;
 }
 #if YARD_EXCEPTIONS  // otherwise calls enter their kernels in the library
-// Calls a kernel through `run`. Exceptions of kernels stop here. `frame` is the call or has it as a
-// member, whose address then takes no register while the kernel runs. Does not free scratch.
+// Calls a kernel through `run` and stops its exceptions. `frame` is the call or contains it, so
+// that the address of the call takes no register while the kernel runs. Does not free scratch.
 template <class Frame, class F>
 [[gnu::always_inline]] inline int32_t enter_kernel(Frame& frame, const F& run) {
   try {
@@ -67,11 +67,11 @@ inline constexpr bool kFewRegisters = true;
 #else
 inline constexpr bool kFewRegisters = false;
 #endif
-// Has later code load from memory instead of keeping values in registers.
+// Makes later code load from memory instead of keeping values in registers.
 [[gnu::always_inline]] inline void load_again() noexcept {
   if constexpr (kFewRegisters) asm volatile("" : : : "memory");
 }
-// Stores a word by itself: g++ would gather two in a vector register, with twice the instructions.
+// Stores a word separately. g++ would gather two in a vector register with twice the instructions.
 template <class T>
 [[gnu::always_inline]] inline void store_apart(T& to, const T& from) noexcept {
   if constexpr (kFewRegisters)
@@ -80,13 +80,12 @@ template <class T>
     to = from;
 }
 
-// Whether a call may enter a typed kernel from its own file.
+// Whether a call may enter a typed kernel without the library.
 template <class... P>
 YARD_MODE_TAG inline constexpr bool kInRegisters = YARD_EXCEPTIONS &&
                                                    (!std::is_void_v<typename Param<P>::Type> &&
                                                     ...);
 
-// The form of a typed call, as far as its signature determines it.
 template <class... P>
 struct TypedForm {
   static constexpr size_t kTensors = (size_t{0} + ... + (Param<P>::is_tensor ? 1 : 0));
@@ -102,7 +101,7 @@ struct TypedForm {
   static constexpr bool is_optional(size_t i) { return kLetter[i] < 'a'; }
   static constexpr bool is_written(size_t i) { return kLetter[i] != 'r' && kLetter[i] != 'R'; }
 
-  struct Pairs {  // of tensors of which one is written, in the order of CallMemo::words
+  struct Pairs {  // of tensors, one or both of them written, in the order of CallMemo::words
     struct {
       uint8_t first, second;
     } at[kTensors * kTensors + 1] = {};
@@ -155,7 +154,7 @@ struct TypedForm {
     return hash_end(thread, h);
   }
 
-  // Whether `m`, whose first word is equal, fits a call that was `first`. dispatch() finds others.
+  // Whether `m`, whose first word is known to be equal, fits the call that `first` describes.
   [[gnu::always_inline]] static bool matches(const CallMemo& m, const Seen& first,
                                              const P&... p) noexcept {
     load_again();
@@ -196,8 +195,8 @@ struct TypedForm {
                                                 [[maybe_unused]] const Seen& s,
                                                 std::index_sequence<I...>) noexcept {
 #if defined(__x86_64__)
-    if constexpr (kTensors > 0 && !(is_optional(I) || ...)) {  // both words of a form at once
-      // Loaded one by one, as they were stored, perhaps a moment ago.
+    if constexpr (kTensors > 0 && !(is_optional(I) || ...)) {  // compares both words of a form
+      // Loads the words one by one, since they were stored one by one, perhaps a moment ago.
       const auto form = [](const TensorView& v) __attribute__((always_inline)) {
         Two words{v.form().head, 0};
         asm("" : "+x"(words));
@@ -247,8 +246,8 @@ struct TypedForm {
   }
 };
 
-// What a call needs after its kernel, in memory instead of registers that every call would save.
-// The memo may hold another form by then, since kernels may call ops.
+// Keeps in memory what a call needs after its kernel, since every call would have to save
+// registers. The memo may hold another form by then, because kernels may call ops.
 struct Kept {
   Site* site;
   const void* plan;
@@ -258,11 +257,11 @@ template <class... P>
 struct TypedKept : Kept {
   uint64_t args[kCells<P...>];  // the payloads of their cells
 };
-// After a kernel that failed or was given scratch. Inside the guard.
+// Ends a call whose kernel failed or was given scratch. The caller holds the guard.
 YARD_API Status::Rep* after_kernel(Kept& kept, const uint64_t* args, const HazardSlot& entry,
                                    ThreadHead::Value& calls, int32_t code);
 
-// `failed` is null on success. Returns false if the memo is stale. The thread is_unfenced().
+// Returns false if the memo is stale, else `failed` is null on success. The thread is_unfenced().
 template <class... P>
 [[gnu::always_inline]] inline bool run_memo(Site* site, ThreadHead& thread, const CallMemo& m,
                                             Status::Rep*& failed, const P&... p) {
@@ -321,7 +320,7 @@ YARD_MODE_TAG __attribute__((no_stack_protector)) inline Status::Rep* call_typed
   }
   return call_in_library<P...>(site, p...);
 }
-// Takes tensors of the program. Makes their views and calls in one function, which saves 3 ns.
+// Takes the program's own tensors. Making the views and the call in one function saves 3 ns.
 template <class... P, class... A>
 YARD_MODE_TAG __attribute__((no_stack_protector, flatten)) inline Status::Rep* call_own_tensors(
     Site* site, const A&... a) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds with -fno-exceptions (docs/guides/calling_ops.md). Not for direct use.
+// Macros for builds with -fno-exceptions (docs/guides/calling_ops.md). Not for direct use.
 //
 // A program may link object files of both kinds. Classes are the same in both, so that either can
 // pass them to the other and to the library. Functions whose code differs are marked with

@@ -34,7 +34,7 @@ struct FunctionTable {
   uint32_t original = 0;  // counter
   bool plain = true;      // false if a breaker is half-open: calls take the slow path
 };
-// The first base of a snapshot.
+// The first base class of a snapshot.
 struct FunctionTables {
   const FunctionTable* const* tables = nullptr;  // by FunctionSite::index; null if not made yet
   uint32_t count = 0;
@@ -47,16 +47,17 @@ struct FunctionArgs;
 struct FunctionSamples {
   void (*function)(void);
   void (*make)(void (*function)(void), void (*take)(void* to, const FunctionArgs&), void* to);
-  // Calls `run`, as that of a row, with a sample call and appends the numbers of its result. Returns
-  // whether these may be rounded. Null if results cannot be compared.
+  // Calls `run` as FunctionRow::run with a sample call, and appends the numbers of its result.
+  // Returns whether these may be rounded. Null if results cannot be compared.
   bool (*result)(void (*run)(void), void* self, const void* tuple, std::vector<long double>& to);
   void (*original)(void);  // run with `self`
   void* self;
 };
 
-// A declared function: one per group, name, signature and options. Never freed.
+// A declared function, one for each group, name, signature and options. Sites are never freed.
 struct FunctionSite {
-  // No backend serves it outside of scopes. Set after such a publication, cleared before others.
+  // Whether no backend serves the function outside of scopes. Set after publishing such a snapshot,
+  // and cleared before publishing others.
   std::atomic<bool> quiet{false};
   uint32_t index = 0;
   Selection selection = Selection::kEnabled;
@@ -66,7 +67,7 @@ struct FunctionSite {
   std::atomic<int> declared{0};  // objects that exist now
   FunctionSite* next = nullptr;
 };
-// The slot of a call beyond the inline ones. Throws yard::Error where calls nest too deep.
+// Returns a slot beyond the inline ones. Throws yard::Error if calls nest too deep.
 YARD_API HazardSlot& deep_slot(ThreadHead& thread, const FunctionSite& function);
 YARD_API FunctionSite* declare_function(const char* group, const char* name, const char* signature,
                                         Selection selection, bool repeatable,
@@ -103,7 +104,7 @@ inline bool is_quiet(const FunctionSite& site) noexcept {
          (thread == nullptr || !in_function_scope(*thread));
 }
 
-// The table of calls outside of scopes; null if there is none yet.
+// Returns the table for calls outside of scopes, or null if there is none yet.
 inline const FunctionTable* protect_table(const FunctionSite& site, Guard& guard) noexcept {
   const auto* const current = g_snapshot.load(kFollow);
   if (current == nullptr) return nullptr;
@@ -116,7 +117,6 @@ enum class Left : uint8_t {  // what is left of the arguments after an implement
   kPerhaps,                  // they can be passed again; data they refer to may have been written
   kEverything                // nothing can have been changed
 };
-// Whether no implementation can change the argument.
 template <class A, class T = std::remove_reference_t<A>>
 inline constexpr bool kOnlyRead =
     ((std::is_arithmetic_v<T> || std::is_enum_v<T>)&&(!std::is_reference_v<A> ||
@@ -129,10 +129,10 @@ inline constexpr Left kLeft =
                                                                         : Left::kPerhaps;
 
 YARD_API uint32_t scope_flags(const ThreadHead& thread) noexcept;
-// After a refusal; and in the catch block of an exception of a verifier.
+// Called after a refusal, and in the catch block of a verifier's exception.
 YARD_API void function_refused(const FunctionRow& row, yard_verdict_t v);
 YARD_API void function_verifier_threw(const FunctionRow& row);
-// Asks the verifier of a row. Builds with -fno-exceptions let the library do that.
+// Asks the verifier of a row for builds with -fno-exceptions.
 YARD_API bool function_accepts(const FunctionRow& row, const ThreadHead& thread,
                                const FunctionArgs& args);
 
@@ -145,7 +145,6 @@ inline int32_t ask(const ThreadHead& thread, const FunctionRow& row, yard_verdic
   return reinterpret_cast<Verify>(row.verify)(row.self, args..., &v);
 }
 
-// An argument as traces show it: a tensor, its value, or the name of its type.
 struct ShownArgument {
   std::string text;
   const yard_tensor_t* tensor = nullptr;
@@ -251,13 +250,13 @@ YARD_MODE_TAG inline bool accepts(const ThreadHead& thread, const FunctionRow& r
 }
 #endif
 
-// In a catch (...): tells health that the row has failed. Returns whether the next one is tried.
+// In a catch (...), tells health that the row has failed. Returns whether to try the next row.
 YARD_API bool function_failed(const FunctionSite& site, const FunctionRow& row, ThreadHead& thread,
                               Left left);
 using RunRow = void (*)(const void* frame, const FunctionRow& row, const FunctionTable& table,
                         uint32_t at);
-// The slow path: scopes, traces, chains, probes of half-open breakers, the first call, and the call
-// after `failed` (may be null) has failed. Returns false if the default is to run.
+// The slow path, for scopes, traces, chains, probes of half-open breakers, the first call, and a
+// call after the backend `failed` (may be null) has failed. Returns false if the default must run.
 YARD_API bool run_function(FunctionSite& site, ThreadHead& thread, const FunctionArgs& args,
                            Left left, const char* failed, const void* frame, RunRow run);
 // Counts a success at the end, unless `counter` was set to 0 after a failure.
@@ -331,7 +330,7 @@ YARD_MODE_TAG inline R call_function(FunctionSite& site, const FunctionDefault<R
                                      std::remove_reference_t<A>&... args) {
   ThreadHead& thread = t_thread != nullptr ? *t_thread : register_thread();
   const char* failed = nullptr;
-#if YARD_EXCEPTIONS  // otherwise the library handles what an implementation throws
+#if YARD_EXCEPTIONS  // otherwise the library handles exceptions of implementations
   bool original = false;
   {
     Guard guard(thread, site);
@@ -346,7 +345,7 @@ YARD_MODE_TAG inline R call_function(FunctionSite& site, const FunctionDefault<R
         remember(thread, site, kOriginal);
         count(thread, table->original);
       } else if (const FunctionRow& row = *table->rows[i]; !row.takes_next) [[likely]] {
-        // Only values of the table that were branched on have been read so far, which no store
+        // So far only values of the table that were branched on have been read, which no store
         // overtakes. A row that refused was read beyond that.
         if (i == 0) [[likely]]
           guard.move_to(&row);
@@ -359,7 +358,7 @@ YARD_MODE_TAG inline R call_function(FunctionSite& site, const FunctionDefault<R
         } catch (...) {
           end.counter = 0;
           if (!function_failed(site, row, thread, kLeft<A...>)) throw;
-          // The guard has moved off the table: start over without this row.
+          // The guard no longer holds the table, so start over without this row.
           failed = row.backend;
         }
       }

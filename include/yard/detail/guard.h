@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The read side of reclamation. Not for direct use. A thread announces what it uses in a hazard
-// slot for each nested call. The reclaimer looks in all slots before it frees.
+// The read side of reclamation by hazard pointers. Not for direct use. Each nested call announces
+// the object that it uses in a slot of its thread. The reclaimer checks all slots before it frees.
 #pragma once
 
 #include <yard/status.h>
@@ -13,7 +13,7 @@ struct CallMemos;
 struct FunctionCalls;
 struct ScopeState;
 
-// How readers order the announcement of p before the check that p is current. The reclaimer calls
+// Readers must order the announcement of p before the check that p is current. The reclaimer calls
 // membarrier; where that is refused, readers fence. The thread sanitizer supports neither.
 #if defined(YARD_UNDER_TSAN)
 inline constexpr std::memory_order kAnnounce = std::memory_order_seq_cst;
@@ -22,7 +22,7 @@ inline constexpr std::memory_order kFollow = std::memory_order_acquire;
 #else
 inline constexpr std::memory_order kAnnounce = std::memory_order_relaxed;
 inline constexpr std::memory_order kReread = std::memory_order_relaxed;
-// For a pointer that is then followed: acquire costs three times as much on aarch64.
+// For a pointer that is then followed. Acquire costs three times as much on aarch64.
 inline constexpr std::memory_order kFollow = std::memory_order_relaxed;
 #endif
 
@@ -30,34 +30,33 @@ using HazardSlot = std::atomic<const void*>;
 
 extern YARD_API CallMemos kNoMemos;  // empty, never written
 
-// What a call reads and writes of its thread, by the thread alone.
 struct alignas(64) ThreadHead {
   static constexpr uint32_t kInlineSlots = 8;
   HazardSlot slots[kInlineSlots]{};
   uint32_t depth = 0;  // slots in use
-  // Inline slots that need no fence; none where readers must fence.
+  // The number of inline slots that need no fence; 0 where readers must fence.
   std::atomic<uint32_t> unfenced{kInlineSlots};
-  // Calls until the next timed one. The library sets it again, at random.
+  // Calls until the next timed call. The library sets a new random number afterwards.
   static constexpr int32_t kSampledOneIn = 128;
   int32_t until_sample = kSampledOneIn / 2;
-  // Called once for each call. True if the call is timed.
+  // Call this once for each call. Returns whether the call is timed.
   [[gnu::always_inline]] bool count_down() noexcept { return --until_sample < 0; }
   // Counters in chunks, which are null until first used.
   using Value = std::atomic<uint64_t>;
   std::atomic<Value*>* counters = nullptr;
   CallMemos* memos = &kNoMemos;  // memo.h
-  // The number of the thread's policy scope (policy.h), 0 outside of any. Scopes that are traced
-  // (trace.h) have kTraced, those that concern functions kProviders.
+  // The number of the thread's policy scope (policy.h), or 0. Traced scopes (trace.h) have the bit
+  // kTraced, and scopes that concern functions have kProviders.
   static constexpr uint64_t kTraced = uint64_t{1} << 62;
   static constexpr uint64_t kProviders = uint64_t{1} << 61;
   uint64_t scope = 0;
   uint64_t hash_factor = 0x82bb1ee2dd4f7d61ull;  // of hash_end(); loading takes one instruction
   const ScopeState* scope_state = nullptr;
   static constexpr uint64_t kErrorBytes = 512;
-  // For the message of the next guard's kernel, which has an inline slot.
+  // Returns the message buffer for the next guard's kernel. The guard must get an inline slot.
   [[gnu::always_inline]] char* next_message() noexcept { return errors[depth]; }
   FunctionCalls* functions = nullptr;  // memos of dispatched functions (function.h)
-  // One for each inline slot. On the stack they would bring every caller a stack protector.
+  // One buffer for each inline slot. On the stack they would give every caller a stack protector.
   char errors[kInlineSlots][kErrorBytes];
 
   // Allocates only the first time a thread nests this deep.
@@ -82,11 +81,11 @@ struct alignas(64) ThreadHead {
 // Null until the thread's first call.
 extern YARD_API thread_local constinit ThreadHead* t_thread
     __attribute__((tls_model("initial-exec")));
-// Throws std::bad_alloc without memory for the thread's record; the other returns null.
+// Throws std::bad_alloc if memory runs out; try_register_thread() returns null.
 YARD_API ThreadHead& register_thread();
 YARD_API ThreadHead* try_register_thread() noexcept;
 
-// A reader's slot for a call. Nests; used by one thread. kUnfenced: the thread is_unfenced().
+// The slot of a call. Guards of a thread nest. With kUnfenced, the thread must be is_unfenced().
 template <bool kUnfenced>
 class BasicGuard {
  public:
@@ -94,7 +93,7 @@ class BasicGuard {
       : thread_(thread), slot_(kUnfenced ? thread.slots[thread.depth] : thread.slot()) {
     ++thread_.depth;
   }
-  // For functions, which may call themselves. Throws yard::Error where calls nest too deep.
+  // For functions, which may call themselves. Throws yard::Error if calls nest too deep.
   template <class Site>
   [[gnu::always_inline]] BasicGuard(ThreadHead& thread, const Site& site)
       : thread_(thread),
@@ -110,8 +109,8 @@ class BasicGuard {
   BasicGuard(const BasicGuard&) = delete;
   BasicGuard& operator=(const BasicGuard&) = delete;
 
-  // Holds what `source` points to until move_to() or the end. Call it once: reads under a first
-  // protect() are not ordered before a second one.
+  // Holds the object that `source` points to until move_to() or the end. Call this once: reads
+  // under a first protect() are not ordered before a second one.
   template <class T>
   [[gnu::always_inline]] T* protect(const std::atomic<T*>& source) noexcept {
     T* p = source.load(kFollow);
@@ -124,9 +123,9 @@ class BasicGuard {
     }
   }
 
-  // Announces `part` instead. It is held if what was held owns it and nothing else was read out of
-  // that (the dependency orders the read before the release), or if something that changes before
-  // `part` is retired is found unchanged afterwards.
+  // Announces `part` instead. This holds `part` if the object held so far owns it and nothing else
+  // was read from that object (the dependency orders the read before the release), or if something
+  // that changes before `part` is retired is found unchanged afterwards.
   [[gnu::always_inline]] void move_to(const void* part) noexcept {
     slot_.store(part, kAnnounce);
     if constexpr (!kUnfenced)
@@ -134,7 +133,7 @@ class BasicGuard {
     else
       std::atomic_signal_fence(std::memory_order_seq_cst);
   }
-  // For when other things were read out of the whole, too.
+  // Like move_to(), for when other things were read from the old object, too.
   void move_to_after_reading(const void* part) noexcept {
 #if !defined(YARD_UNDER_TSAN)  // it does not support fences; its stores are stronger
     std::atomic_thread_fence(std::memory_order_acquire);
@@ -150,12 +149,12 @@ using Guard = BasicGuard<false>;
 
 [[gnu::always_inline]] inline void count(ThreadHead::Value& v) noexcept {
 #if defined(__x86_64__) && !defined(YARD_UNDER_TSAN)
-  asm("addq $1, %0" : "+m"(v) : : "cc");  // g++ makes three instructions of what follows
+  asm("addq $1, %0" : "+m"(v) : : "cc");  // g++ makes three instructions of the code below
 #else
   v.store(v.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 #endif
 }
-// This thread's part of a counter (src/base/counters.h).
+// counter() returns this thread's part of a counter (src/base/counters.h).
 inline constexpr uint32_t kPerChunk = 128;
 YARD_API ThreadHead::Value& make_counter(ThreadHead& thread, uint32_t id) noexcept;
 [[gnu::always_inline]] inline ThreadHead::Value& counter(ThreadHead& thread, uint32_t id) noexcept {
@@ -166,7 +165,7 @@ YARD_API ThreadHead::Value& make_counter(ThreadHead& thread, uint32_t id) noexce
 }
 inline void count(ThreadHead& thread, uint32_t id) noexcept { count(counter(thread, id)); }
 
-// In a catch (...): whether the exception unwinds a cancelled thread and must be rethrown.
+// In a catch (...), tells whether the exception unwinds a cancelled thread and must be rethrown.
 YARD_API bool thread_is_unwinding() noexcept;
 
 }  // namespace yard::detail

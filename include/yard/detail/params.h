@@ -7,7 +7,7 @@
 
 namespace yard {
 
-// A class of the program for which there is a `yard_view` (tensor.h).
+// A class of the program that has a `yard_view` (tensor.h).
 template <class T>
 concept TensorLike = requires(const T& t) {
   requires std::same_as<std::remove_cvref_t<decltype(yard_view(t))>, TensorView>;
@@ -46,8 +46,8 @@ using OptInOut = detail::TensorParam<'M'>;
 
 namespace detail {
 
-// letter: for the comparison with the schema. Type, wire(): how a typed entry takes it (plugin.h);
-// void if the call goes packed. pack(): the cell of a packed call; payload(): its last word.
+// `letter` is compared with the schema. Typed entries (plugin.h) take wire(), unless Type is void.
+// pack() makes the cell of a packed call, and payload() its last word.
 template <class P>
 struct Param {
   static_assert(

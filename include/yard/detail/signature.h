@@ -4,8 +4,8 @@
 //
 //   yard::signature_of<int64_t(const Builder&, float*)>()  // "i64(const ir::Builder{48:8}&, f32*)"
 //
-// A class or enum has its full name and {size:alignment}, and in an unnamed namespace a number of
-// its source file. Types that stay incomplete or that compilers spell differently are given names:
+// A class or enum appears with its full name and {size:alignment}, and in an unnamed namespace with
+// a number of its file. Types that stay incomplete or that compilers spell differently get names:
 //   template <> struct yard::TypeName<T> { static constexpr std::string_view text = "acme::T"; };
 #pragma once
 
@@ -28,7 +28,7 @@ struct SignatureText {
   char text[4096] = {};
   size_t size = 0;
   constexpr void put(std::string_view s) {
-    for (const char c : s) text[size++] = c;  // too long: does not compile
+    for (const char c : s) text[size++] = c;  // a text that is too long does not compile
   }
   constexpr void put(size_t n) {
     char digits[20] = {};
@@ -39,7 +39,7 @@ struct SignatureText {
   }
 };
 
-// As the compiler spells it: "... [with T = ir::Builder]" or "... [T = ir::Builder]".
+// Returns T as the compiler spells it: "... [with T = ir::Builder]" or "... [T = ir::Builder]".
 template <class T>
 constexpr const char* spelled() {
   return __PRETTY_FUNCTION__;
@@ -51,7 +51,7 @@ constexpr std::string_view type_name() {
   return all.substr(from, all.rfind(']') - from);
 }
 
-// Common templates of one type, which compilers spell differently.
+// Compilers spell these common templates of one type differently.
 template <class T>
 inline constexpr const char* kTemplate = nullptr;
 template <class T>
@@ -84,7 +84,7 @@ constexpr void put_layout(SignatureText& to) {
 constexpr bool is_of_one_file(std::string_view name) {
   return name.find("{anonymous}") != name.npos || name.find("(anonymous namespace)") != name.npos;
 }
-// Such a T gives this function internal linkage. The path is private, so it is hashed.
+// A T of one file gives this function internal linkage. The path is private, so it is hashed.
 template <class T>
 constexpr void put_file(SignatureText& to) {
   uint64_t hash = 14695981039346656037ull;
@@ -169,7 +169,7 @@ struct Signature {
 
 }  // namespace detail
 
-// The text of R(A...). In a plugin it lives as long as the plugin.
+// Returns the text of R(A...). In a plugin, it lives as long as the plugin.
 template <class S>
 constexpr const char* signature_of() {
   static_assert(std::is_function_v<S>, "a signature is written R(A...)");
