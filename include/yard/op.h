@@ -23,7 +23,6 @@ namespace detail {
 YARD_API Site* attach(Runtime* runtime, const char* name, const char* letters, Status* why);
 YARD_API Status::Rep* dispatch_with(Site* site, const yard_value_t* args, const Options& options);
 
-// Whether there are kCount arguments, among them a tensor of a class of the program.
 template <size_t kCount, class... A>
 concept HasForeignTensor = sizeof...(A) == kCount && (TensorLike<A> || ...);
 

@@ -129,7 +129,6 @@ class Param {
   Param(const char* name, std::nullptr_t) noexcept : Param(name, YARD_TAG_NONE) {}
 
   Param& from(const char* source) noexcept { return d.source = source, *this; }
-  // States the order of dimensions without gaps: "batch heads seq dim", "BHSD", "column-major".
   Param& layout(const char* l) noexcept { return d.layout = l, *this; }
   // rows() allows gaps between rows, and strided() allows any strides.
   Param& rows(const char* l) noexcept { return d.layout = l, d.flags |= YARD_PARAM_ROWS, *this; }
@@ -202,7 +201,6 @@ class Kernel {
   Kernel& params(const Params& p) noexcept {
     return d.params = p.list(), d.param_count = p.count(), *this;
   }
-  // `reads` ends in nullptr. Without `reads`, every new shape is verified.
   Kernel& verify(decltype(yard_kernel_t::verify) f, const char* const* reads = nullptr) noexcept {
     return d.verify = f, d.verify_reads = reads, *this;
   }

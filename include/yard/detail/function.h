@@ -132,7 +132,6 @@ YARD_API uint32_t scope_flags(const ThreadHead& thread) noexcept;
 // Called after a refusal, and in the catch block of a verifier's exception.
 YARD_API void function_refused(const FunctionRow& row, yard_verdict_t v);
 YARD_API void function_verifier_threw(const FunctionRow& row);
-// Asks the verifier of a row for builds with -fno-exceptions.
 YARD_API bool function_accepts(const FunctionRow& row, const ThreadHead& thread,
                                const FunctionArgs& args);
 

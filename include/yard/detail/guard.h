@@ -154,7 +154,6 @@ using Guard = BasicGuard<false>;
   v.store(v.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 #endif
 }
-// counter() returns this thread's part of a counter (src/base/counters.h).
 inline constexpr uint32_t kPerChunk = 128;
 YARD_API ThreadHead::Value& make_counter(ThreadHead& thread, uint32_t id) noexcept;
 [[gnu::always_inline]] inline ThreadHead::Value& counter(ThreadHead& thread, uint32_t id) noexcept {

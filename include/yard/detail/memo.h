@@ -121,7 +121,6 @@ static_assert(sizeof(CallMemo) == 832,
                                                   uint64_t dims) noexcept {
   return site ^ scope << 16 ^ std::rotr(dims, 42);
 }
-// The n-th tensor's part, computed in parallel with the others.
 [[gnu::always_inline]] inline uint64_t hash_part(size_t n, uint64_t head) noexcept {
   return std::rotr(head, static_cast<int>(16 * n % 64));
 }
