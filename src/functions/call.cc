@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the inlined call of a function leaves: traces, scopes, probes of half-open breakers, and the next implementation
-// after a failure.
+// The slow path of function calls: traces, scopes, probes of half-open breakers, and the next
+// implementation after a failure.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -20,11 +20,11 @@ using functions::Table;
 
 namespace {
 
-constexpr int kThreadLocal = 4;  // our index in ThreadRecord::locals
+constexpr int kThreadLocal = 4;  // index in ThreadRecord::locals
 
 using Backends = std::vector<const char*>;
 
-// Whether the call may run the entry. If its breaker is half-open, the call has entered a probe then.
+// If this returns true and the breaker is half-open, the call holds a probe slot.
 bool may_run(const Table::Entry& e, ThreadHead& thread, const FunctionArgs& args,
              const Backends& failed) {
   const Implementation& i = *e.implementation;
@@ -33,7 +33,6 @@ bool may_run(const Table::Entry& e, ThreadHead& thread, const FunctionArgs& args
   return function_accepts(i, thread, args) && (probes == nullptr || probes->try_enter());
 }
 
-// Records a traced call, with the reasons why implementations before the chosen one did not run.
 void trace(Tracer& tracer, const FunctionSite& site, const ThreadHead& thread,
            const FunctionArgs& args, const Table& table, const Backends& failed, uint32_t chosen,
            const char* backend) {
@@ -50,7 +49,7 @@ void trace(Tracer& tracer, const FunctionSite& site, const ThreadHead& thread,
   tracer.add(site.group + "/" + site.name, args.show(args.tuple), backend, note);
 }
 
-// Returns the index of the entry that the call runs, or the number of entries for the default.
+// Returns the number of entries if the call runs the default.
 uint32_t choose(const Table& table, const FunctionSite& site, ThreadHead& thread,
                 const FunctionArgs& args, const Backends& failed) {
   uint32_t at = 0;
@@ -64,8 +63,8 @@ uint32_t choose(const Table& table, const FunctionSite& site, ThreadHead& thread
   return at;
 }
 
-// Whether another implementation may be tried after the failure of `i`, if `failures` calls have failed before: everything that
-// the call needs is as it was, and policy and rules allow it.
+// The call must not have changed anything that it needs, and policy and rules must allow another
+// try after `i` and `failures` others have failed.
 bool may_try_next(ErrorClass c, const FunctionSite& site, const Implementation& i,
                   const ThreadHead& thread, Left left, size_t failures) {
   const bool intact = left == Left::kEverything || site.repeatable ||
@@ -81,15 +80,13 @@ bool may_try_next(ErrorClass c, const FunctionSite& site, const Implementation& 
   return !most || failures < static_cast<size_t>(*most);
 }
 
-// Tells health how a call ended, and gives back its probe.
 void report_failure(const Implementation& i, ErrorClass c, const std::string& text,
                     health::ProbeSlots* probe) {
-  // A function names no device, so none can be marked lost: it is a fault of the implementation.
+  // A call of a function names no device that could be marked lost, so treat this as a fault.
   if (c == ErrorClass::kDeviceLost) c = ErrorClass::kFault;
   const bool decided = probe != nullptr && probe->leave(c);
   const health::Key key = functions::health_key(*i.record);
   health::FailedOn on{.kernel = i.record.get()};
-  // The sites of a function share the breaker of an implementation.
   std::vector<health::Successes> successes;
   Service::serving()->add_successes(successes);
   for (const health::Successes& s : successes)
@@ -100,12 +97,12 @@ void report_failure(const Implementation& i, ErrorClass c, const std::string& te
   if (told.changed || decided || core.board.has_events()) core.health_changed();
 }
 
-// In a catch (...). Returns whether the next implementation is tried, if `failures` calls have failed before.
+// Call this in a catch block. Returns whether to try the next implementation.
 bool failed(const FunctionSite& site, const Implementation& i, ThreadHead& thread, Left left,
             size_t failures, health::ProbeSlots* probe) {
   count(thread, i.thrown.id());
   if (site.selection == Selection::kActive) return false;
-  // Neither the end of the thread nor the refusal of a nested call is a failure of the implementation.
+  // The end of the thread and the refusal of a nested call are not failures of the implementation.
   if (thread_is_unwinding() || static_cast<base::ThreadRecord&>(thread).failed_by_refusal(true)) {
     if (probe != nullptr) probe->leave(ErrorClass::kDeclined);
     return false;
@@ -141,7 +138,7 @@ bool function_failed(const FunctionSite& site, const FunctionRow& row, ThreadHea
 
 bool run_function(FunctionSite& site, ThreadHead& thread, const FunctionArgs& args, Left left,
                   const char* failed_before, const void* frame, RunRow run) {
-  Backends tried;  // that have failed
+  Backends tried;  // backends that have failed
   if (failed_before != nullptr) tried.push_back(failed_before);
   for (;;) {
     {
@@ -151,7 +148,7 @@ bool run_function(FunctionSite& site, ThreadHead& thread, const FunctionArgs& ar
         if (at == table->entries.size()) return false;
         const Implementation& i = *table->entries[at].implementation;
         const auto probe = table->entries[at].eligibility.probes();
-        // A row that takes a Next uses the rest of the table.
+        // Keep the table for an implementation that takes a Next and may call the rest of it.
         if (!i.takes_next) guard.move_to_after_reading(static_cast<const FunctionRow*>(&i));
         try {
           run(frame, i, *table, at);
@@ -201,7 +198,7 @@ FunctionCalls& make_function_calls(ThreadHead& head) {
 }
 
 const char* last_selected(const FunctionSite* site) noexcept {
-  // Calls of quiet functions record nothing.
+  // Calls of quiet functions always run the default and record nothing.
   if (site != nullptr && is_quiet(*site)) return kOriginal;
   if (t_thread == nullptr || t_thread->functions == nullptr) return "";
   const FunctionCalls& calls = *t_thread->functions;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Declarations of functions, how their tables get into snapshots, the first call of a function, and activations.
 #include "functions/functions.h"
 
 #include <fmt/format.h>
@@ -17,7 +16,7 @@ namespace {
 
 std::atomic<Service*> g_serving{nullptr};
 
-// Whether this thread is making a table: functions that probes call run the default.
+// True while this thread makes a table. Functions that probes call then run the default.
 thread_local bool t_making_table = false;
 struct MakingTable : base::ForeignCode {
   MakingTable() noexcept { t_making_table = true; }
@@ -39,7 +38,7 @@ bool is_orphan(const registry::Function& f) {
                               [&](const auto* site) { return site->signature == f.signature; });
 }
 
-// The log writes each message once.
+// Callers need not remember what they warned of: the log writes each message once.
 void warn_of_orphans(const registry::State& state, std::string_view backend) {
   std::vector<std::string> declared, orphans;
   for (const FunctionSite* site : declared_sites())
@@ -85,12 +84,11 @@ bool Service::attach(FunctionSite& site) {
   const ScopeState* const scope = provider_scope_of(thread);
   if (scope != nullptr && !scope->problem.ok()) throw Error(scope->problem);
   const ScopeContent* const content = scope != nullptr ? &scope->content : nullptr;
-  // Under the master switch nothing is loaded.
   if (!Situation{*core_.snapshot(), core_.host, {}, content}.off()) {
-    // Inside a selection nothing may be published: this call runs the default.
+    // A selection must not publish, so this call runs the default.
     if (select::inside_select()) return false;
     load_group(site.group, false).ignore();
-    // Plugins cannot be opened now: this call runs the default, and the next one asks again.
+    // Plugins cannot be opened now. This call runs the default, and the next one tries again.
     if (!in_use(site.group)) return false;
   }
   const auto is_there = [&] {
@@ -111,7 +109,7 @@ bool Service::attach(FunctionSite& site) {
   tables->scoped.find_or_append(std::move(made), [&](const Scoped& a, const Scoped& b) {
     return ++count, a.site == b.site && a.scope == b.scope;
   });
-  // The next snapshot starts without tables for scopes.
+  // Publish a new snapshot, which starts without tables for scopes.
   if (count > SnapshotTables::kMostScoped) republish().ignore();
   return true;
 }
@@ -124,7 +122,7 @@ void Service::make_tables(const dispatch::Snapshot* old, dispatch::Snapshot& nex
   const MakingTable making;
   for (const FunctionSite& site : g_sites) {
     auto& table = to->tables.emplace_back();
-    // A function that cannot be called any more keeps no plugin loaded.
+    // Skip functions that cannot be called any more, so that they do not keep plugins loaded.
     if (site.declared.load(std::memory_order_acquire) > 0 && (now.off() || in_use(site.group)))
       table = Table::make(now, site, before != nullptr ? before->find(site) : nullptr);
     to->list.push_back(table.get());
@@ -133,8 +131,9 @@ void Service::make_tables(const dispatch::Snapshot* old, dispatch::Snapshot& nex
   next.functions = std::move(to);
 }
 
-// A thread that has seen the new table of one function must not find another function quiet that is not so any more, nor the
-// other way round. So all threads have observed the one store before the other is made.
+// A thread that has seen the new table of one function must not find an outdated quiet flag of
+// another, and vice versa. The barrier makes all threads observe the first store before the second
+// one.
 void Service::set_quiet(const dispatch::Snapshot& next, bool quiet) noexcept {
   const SnapshotTables* const tables = SnapshotTables::of(next);
   if (tables == nullptr) return;
@@ -203,7 +202,7 @@ Status Service::check_activation(const FunctionActivation& a) const {
 }
 
 Status Service::activate(const FunctionActivation& a) {
-  // Groups that are in use have looked for plugins once. Others may have been found or unloaded since.
+  // Loaded groups have looked for plugins only once. Plugins may have been found or unloaded since.
   for (const std::string& g : known_groups())
     if (in_use(g)) loader_.need(registry::PluginOffer::kGroup, g);
   YARD_RETURN_IF_ERROR(check_activation(a));
@@ -212,7 +211,7 @@ Status Service::activate(const FunctionActivation& a) {
     std::erase(activations_, a);
     activations_.push_back(a);
   }
-  // Where a change is not allowed, the activation takes effect with the next one.
+  // If publishing is not allowed now, the activation takes effect with the next snapshot.
   republish().ignore();
   const auto state = core_.snapshot()->state;
   warn_of_orphans(*state, a.backend);
@@ -255,14 +254,14 @@ FunctionSite* declare_function(const char* group, const char* name, const char* 
                a.selection == b.selection && a.repeatable == b.repeatable;
       });
   if (samples != nullptr) site->samples.store(samples, std::memory_order_release);
-  // A function that is declared again may have had no table while it was not.
+  // The function may have had no table while it was not declared.
   if (site->declared.fetch_add(1, std::memory_order_acq_rel) == 0)
     site->quiet.store(false, std::memory_order_relaxed);
   return site;
 }
 
 void undeclare_function(FunctionSite* site) noexcept {
-  // The samples may be code of a library that is unloaded with this object.
+  // The samples may be code of a library that is about to be unloaded.
   site->samples.store(nullptr, std::memory_order_release);
   site->declared.fetch_sub(1, std::memory_order_acq_rel);
 }

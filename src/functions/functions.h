@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of one runtime: the tables that each snapshot gets, groups whose backends are loaded on first use, and
-// activations.
+// The Service of a runtime makes the function tables of each snapshot, loads groups of functions on
+// first use, and keeps activations.
 //
-// Only the shared runtime serves calls; others can list what their plugins provide. Providers, plugins and probes run under no
-// lock.
+// Only the shared runtime serves calls. Other runtimes can list what their plugins provide. No lock
+// is held while providers, plugins and probes run.
 #pragma once
 
 #include <yard/verify.h>
@@ -19,7 +19,7 @@
 #include "plugin/loader.h"
 
 namespace yard::detail {
-// Service::attach() of the shared runtime, which this makes.
+// Calls Service::attach() of the shared runtime, and creates that runtime if necessary.
 bool attach_function(FunctionSite& site);
 }  // namespace yard::detail
 
@@ -30,8 +30,8 @@ struct Source : FunctionSource {
 };
 
 struct Group {
-  bool loaded = false;         // all its sources have been asked once
-  std::thread::id loader;      // the thread that is loading it; its calls run the default meanwhile
+  bool loaded = false;         // all its sources have been called once
+  std::thread::id loader;      // loads the group; its own calls run the default meanwhile
   std::deque<Source> sources;  // only grows
 };
 
@@ -42,41 +42,38 @@ class Service {
       : core_(core), loader_(loader), apply_(std::move(apply)) {}
   Service& operator=(Service&&) = delete;
 
-  // From now on this runtime serves calls of functions.
   void serve();
-  // The service that serves calls, or null.
+  // Returns null if no runtime serves calls.
   static Service* serving() noexcept;
-  // Makes the table that a call needs and has not found; loads the group on first use. The thread must hold no guard. Returns
-  // false if that is not possible now, so that the call runs the default. Throws yard::Error in a scope with an invalid policy.
+  // Makes the table that a call did not find, and loads its group on first use. Returns false if
+  // the call must run the default. The thread must not hold a guard. Throws yard::Error in a scope
+  // with an invalid policy.
   bool attach(FunctionSite& site);
   Core& core() const noexcept { return core_; }
 
   // ---- For CoreServices ----
-  // Refuses signatures that differ from the declaration. Logs orphans of active backends.
+  // Fails if a new function has another signature than its declaration. Warns of
+  // undeclared functions of active backends.
   Status check_change(const registry::State& before, const registry::State& after);
   void make_tables(const dispatch::Snapshot* old, dispatch::Snapshot& next);
-  // Tells sites that are quiet in `next`, or are not. Before the publication with false, after it with true.
+  // Call this with false before `next` is published, and with true afterwards.
   void set_quiet(const dispatch::Snapshot& next, bool quiet) noexcept;
-  // How often each implementation has succeeded.
   void add_successes(std::vector<health::Successes>& to);
 
-  // Whether a group has been loaded.
   bool in_use(std::string_view group) const;
-  // Groups are loaded again on next use, and nothing is active.
+  // Removes all activations. The next use of a group loads it again.
   void reset();
   FunctionExplanation explain(FunctionSite& site, const FunctionArgs& args);
-  // Checks the functions that the options name by sample calls; only those of one plugin if `keep` is the plugin's.
+  // If `keep` is not null, checks only functions of the plugin whose records hold it.
   std::vector<FunctionReport> verify(const VerifyOptions& options, const void* keep) const;
 
  private:
   friend yard::Functions;
-  // Asks sources that have not been asked yet, with `again` also those that failed. Returns the first error.
+  // Runs the group's providers that have not run yet and, with `again`, those which failed.
   Status load_group(std::string_view name, bool again);
   Status ask_sources(Group& group, std::string_view name, bool again);
   Status ask_source(const Source& source);
-  // All groups that functions are declared in, provided for or registered in.
   std::vector<std::string> known_groups() const;
-  // Publishes a snapshot with tables as they should be now.
   Status republish() { return core_.published.publish_health(); }
 
   Activations activations() const;

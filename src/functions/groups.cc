@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of functions, which are loaded on first use: the providers of the program and the plugins that serve the group. One
-// thread at a time loads a group.
+// Groups of functions are loaded on first use: the providers of the program run, and the plugins
+// that serve the group are opened. One thread at a time loads a group.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -53,7 +53,7 @@ Status Service::ask_sources(Group& group, std::string_view name, bool again) {
   const bool opened = loader_.need(registry::PluginOffer::kGroup, name);
   Status first;
   std::unique_lock lock(lock_);
-  // A source may add another.
+  // A provider may add another one, so the size can grow in the loop.
   for (size_t i = 0; i < group.sources.size(); ++i) {
     Source& source = group.sources[i];
     if (source.done || (source.attempts > 0 && !again)) continue;
@@ -69,7 +69,7 @@ Status Service::ask_sources(Group& group, std::string_view name, bool again) {
     if (first.ok() && !status.ok())
       first = std::move(status).note(fmt::format("provider '{}' of group '{}'", source.name, name));
   }
-  // If reset() has come meanwhile, the next call asks them again.
+  // If reset() ran meanwhile, the next call runs the sources again.
   const auto asked = [](const Source& s) { return s.attempts > 0; };
   group.loaded = opened && std::ranges::all_of(group.sources, asked);
   return opened ? first : would_deadlock("plugins");
@@ -83,7 +83,7 @@ Status Service::load_group(std::string_view name, bool again) {
   const auto is_mine = [&](const auto& named) { return named.second.loader == me; };
   if (g.loader == me || (g.loaded && !again)) return {};
   if (plugin::Loader::inside()) return would_deadlock("groups of functions");
-  // If this thread loads another group, the provider that it waits for may be waiting for this thread.
+  // The other thread's provider may be waiting for a group that this thread loads.
   const bool nested = std::ranges::any_of(groups_, is_mine);
   if (!nested)
     loaded_.wait(lock, is_free);
@@ -140,13 +140,12 @@ void Functions::add_provider(std::string group, FunctionSetup setup, std::string
     made.group = std::move(group), made.name = std::move(name), made.setup = std::move(setup);
     was_loaded = std::exchange(g.loaded, false);
   }
-  // Without tables the next call asks it.
+  // Publishing removes the tables of the group, so the next call runs the new provider.
   if (was_loaded && functions::Service::serving() == service_) service_->republish().ignore();
 }
 
 Status Functions::load(std::string_view group) {
   plugin::Loader& loader = service_->loader_;
-  // A plugin that has not been opened may serve it.
   if (!loader.need(registry::PluginOffer::kGroup, group))
     return functions::would_deadlock("plugins");
   if (const auto names = service_->known_groups(); !base::contains(names, group)) {

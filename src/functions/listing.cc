@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists and explanations of functions.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,11 +14,11 @@ namespace {
 FunctionInfo describe(const Situation& now, const FunctionSite& site, const Table* table,
                       bool declared) {
   FunctionInfo to{site.group, site.name, site.signature, site.selection, declared, false, {}, 0};
-  // The counters are those of the shared runtime, which serves the calls.
+  // Only the shared runtime serves calls and has counters.
   if (table != nullptr) to.original_calls = table->originals->total();
   for (const auto made = Table::make(now, site, table); const Table::Entry& e : made->entries) {
     const Implementation& i = *e.implementation;
-    // Of a function that is not declared, each signature is listed on its own.
+    // A function that is not declared is listed once for each signature.
     if (!declared && i.record->signature != site.signature) continue;
     FunctionProvider& p = to.providers.emplace_back();
     p.backend = i.backend, p.priority = i.priority, p.takes_next = i.takes_next;
@@ -139,7 +138,7 @@ std::vector<FunctionInfo> Functions::list() const {
   }
   std::ranges::sort(to, {},
                     [](const FunctionInfo& f) { return std::tie(f.group, f.name, f.signature); });
-  base::reclaimer().collect();  // implementations that were made for the list
+  base::reclaimer().collect();  // frees implementations that were made for the list
   return to;
 }
 

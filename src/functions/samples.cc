@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sample calls, by which `yard verify` and yard::verify() check verifiers and functions.
+// Runs the sample calls with which `yard verify` and yard::verify() check verifiers and functions.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,10 +12,9 @@
 namespace yard::functions {
 namespace {
 
-constexpr size_t kMaxProblems = 8;  // reported of one implementation
+constexpr size_t kMaxProblems = 8;  // reported for one implementation
 
-// Asks twice on this thread, then on two other threads at once in the same scope. Different answers, and a reason without a
-// text, make the verifier broken.
+// Asks twice on this thread, then on two others at once. All answers must be equal.
 Answer ask_checked(const Implementation& i, const FunctionArgs& args) {
   const ScopeState* const scope = base::this_thread().scope_state;
   Answer answers[4];
@@ -46,7 +45,7 @@ Answer ask_checked(const Implementation& i, const FunctionArgs& args) {
   return first;
 }
 
-// Runs a function without a verifier. Twice: the second run finds what the first has left behind.
+// Runs a function that has no verifier. The second run meets whatever the first one left behind.
 Answer run_twice(const Implementation& i, const FunctionArgs& args) {
   Answer a;
   for (const char* const run : {"", ", when run again"}) {
@@ -57,8 +56,8 @@ Answer run_twice(const Implementation& i, const FunctionArgs& args) {
   return a;
 }
 
-// A sample call of a plugin, as the arguments of a call. It is given the verifier, or the function if there is none. An invalid
-// sample has no `ask`.
+// Asks the verifier of a plugin or, if there is none, its function. `ask` stays null if the sample
+// is invalid.
 FunctionArgs args_of(const yard_sample_t* sample) {
   FunctionArgs args{};
   if (sample == nullptr || sample->size < sizeof *sample || sample->ask == nullptr) return args;
@@ -72,12 +71,11 @@ FunctionArgs args_of(const yard_sample_t* sample) {
   return args;
 }
 
-// What the sample calls of a function show about one backend's code for it.
 struct Examination {
   const std::shared_ptr<const Implementation> implementation;
   const VerifyOptions& options;
   FunctionReport report;
-  const FunctionSamples* program = nullptr;  // whose sample calls these are; null: the plugin's
+  const FunctionSamples* program = nullptr;  // null while the plugin's samples run
 
   static void take(void* self, const FunctionArgs& args) {
     auto& e = *static_cast<Examination*>(self);
@@ -93,7 +91,6 @@ struct Examination {
     ++(a.accepted() ? e.report.accepted : e.report.refused);
     if (a.accepted() && e.program != nullptr) e.compare(args.tuple);
   }
-  // Runs the original and the implementation with an accepted sample call of the program.
   void compare(const void* tuple) {
     std::vector<long double> expected, found;
     const char* running = "the original";
@@ -127,7 +124,6 @@ struct Examination {
     if (report.problems.size() < kMaxProblems)
       report.problems.push_back(fmt::format("sample {}: {}", report.samples, text));
   }
-  // Code that makes sample calls may throw.
   template <class F>
   void make_samples(const F& make) {
     const base::FloatState restored;
@@ -138,8 +134,8 @@ struct Examination {
     }
   }
 
-  // A verifier is asked about the samples of plugin and program. A function without a verifier is run with those of its
-  // plugin, which state what is expected. With those of the program, the function is compared with the original.
+  // Asks a verifier about all samples, and runs a function without one on the plugin's samples,
+  // which state what they expect. The program's samples compare a function with the original.
   void examine(const registry::Backend& backend, const yard_host_t* host) {
     const registry::Function& f = *implementation->record;
     const bool has_verifier = f.d.verify != nullptr;
@@ -191,7 +187,7 @@ std::vector<FunctionReport> Service::verify(const VerifyOptions& o, const void* 
     Examination e{Implementation::make(f), o, {}};
     e.report.function = name, e.report.backend = f->backend;
     e.examine(*backend_of(*s->state, f->backend), core_.host);
-    // The code of a plugin counts as verified only if it was run.
+    // If a single plugin is verified (`keep`), a function that was not run counts as not checked.
     if (f->d.verify == nullptr && f->d.samples == nullptr && keep == nullptr &&
         e.report.state == FunctionReport::State::kNotChecked)
       e.report.state = FunctionReport::State::kNoVerifier, e.report.why.clear();

@@ -17,12 +17,12 @@
 namespace yard::functions {
 namespace {
 
-// The texts of the program's verifiers by their addresses. The number of such a reason is kProgramReasons and its place here.
+// The code of a reason from the program is kProgramReasons plus the place of its text.
 constexpr int32_t kProgramReasons = 1 << 20;
 constexpr size_t kTexts = 4096, kMostProbes = 64;
 constinit std::atomic<const char*> g_reason_texts[kTexts]{};
 
-// Names the strongest source that mentions the disabled backend, or else the backend's own default.
+// Names the strongest source that mentions the disabled backend, or the backend's own default.
 std::string disabled_text(const Situation& s, const registry::Backend& b) {
   const policy::ProcessPolicy& p = *s.snapshot.policy;
   const std::string variable = policy::backend_variable(b.name);
@@ -36,12 +36,12 @@ std::string disabled_text(const Situation& s, const registry::Backend& b) {
   return fmt::format("switched off by default; {}=on enables it", b.env.empty() ? variable : b.env);
 }
 
-// All rules for one function merged, the most exact key last.
+// Merges all rules for one function. The most exact key is applied last.
 FunctionRule rule_for(const Situation& s, std::string_view group, std::string_view name) {
   FunctionRule to;
   if (s.snapshot.policy->file == nullptr) return to;
   const std::string whole = fmt::format("{}/{}", group, name);
-  // A longer pattern is more exact, one without wildcards the most.
+  // Longer patterns are more exact. Patterns without wildcards are the most exact.
   std::multimap<std::pair<bool, size_t>, const FunctionRule*> found;
   for (const auto& [key, rule] : s.snapshot.policy->file->config.functions) {
     const bool of_group = key.find('/') == key.npos;
@@ -57,8 +57,8 @@ FunctionRule rule_for(const Situation& s, std::string_view group, std::string_vi
   return to;
 }
 
-// The place of an active backend: those of the scope come first, then those of its device, then those of the process. In the
-// last two, higher priority comes first, then later activation. Returns kOut if the backend is not active.
+// Backends of the scope come first, then backends that are active on its device, then backends that
+// are active everywhere. In the last two groups, higher priority and then later activation wins.
 Table::Place active_place(const Situation& s, const Implementation& implementation) {
   const std::string& backend = implementation.record->backend;
   std::optional<Device> here;
@@ -94,7 +94,7 @@ Eligibility decide(const Situation& s, const FunctionRule& rule, const FunctionS
   if (rule.backends && !base::contains(*rule.backends, b->name))
     return {YARD_REASON_NOT_IN_ORDER, "the rules list other backends"};
   if (site.selection == Selection::kActive) {
-    // Availability and health were checked on activation.
+    // Activation has checked availability and health.
     e.place = active_place(s, *e.implementation);
     if (e.place == Table::kOut) return {YARD_REASON_DISABLED, "its backend is not active"};
     return {};
@@ -105,9 +105,9 @@ Eligibility decide(const Situation& s, const FunctionRule& rule, const FunctionS
   if (const auto& listed = rule.backends)
     listed_at = static_cast<int>(std::ranges::find(*listed, f.backend) - listed->begin());
   e.place = {listed_at, -e.implementation->priority, 0};
-  // A call names no device: it is the first one of the backend's type.
+  // A call names no device, so check the first device of the backend's type.
   if (Eligibility by = on_device(s, *b, {b->d.device_type, 0}); !by.eligible()) {
-    // A backend that is on by itself is expected to be available.
+    // A backend that is on by default is expected to be available.
     if (by.reason == YARD_REASON_UNAVAILABLE && b->d.enable == YARD_ENABLE_ON)
       base::log(LogLevel::kWarn, "dispatch",
                 fmt::format("Backend '{}' is on and not available: {}", b->name, by.text));
