@@ -14,7 +14,6 @@ using Kind = BreakerEvent::Kind;
 
 namespace {
 
-// The most kernels that have failed, backends of the program, and lost devices.
 constexpr size_t kMostRecords = 16'384, kMostBackends = 1024, kMostDevices = 1024;
 
 void count(HealthCounts& to, ErrorClass c, std::string_view text, Time now) {
@@ -26,7 +25,7 @@ void count(HealthCounts& to, ErrorClass c, std::string_view text, Time now) {
   to.last_error_at = now;
 }
 
-// Calls of functions are not divided into kinds.
+// Returns false for the kind of all calls of a function.
 bool is_divided(const CallKind* kind) { return kind != nullptr && *kind != CallKind(); }
 
 }  // namespace
@@ -76,7 +75,7 @@ void BoardState::found_right(const Key& key, Time now) {
   const auto r = records_.find({key.op, key.kernel});
   if (r == records_.end()) return;
   const auto at = r->second.kinds.find(key.kind);
-  // Late results do not close a breaker; those of probes are counted by its ProbeSlots.
+  // Late results do not close a breaker. ProbeSlots counts the results of probes.
   if (at != r->second.kinds.end() && at->second.closed())
     at->second.results.success(settings_, now, 1);
 }
@@ -86,7 +85,8 @@ void BoardState::open(const Entry& entry, std::string text, Time now) {
   emit(Kind::kOpened, entry, std::move(text), now);
 }
 
-// Then the breaker of the kernel decides: those of its kinds are closed without events, and keep their repeats.
+// From then on, the breaker of the kernel decides. The breakers of its kinds close without events
+// and keep their repeats.
 void BoardState::open_kernel_if_due(Record& r, Time now) {
   size_t open_kinds = 0;
   bool wrong = false;
@@ -98,7 +98,7 @@ void BoardState::open_kernel_if_due(Record& r, Time now) {
   for (auto& [kind, breaker] : r.kinds) breaker.close(now);
 }
 
-// Returns whether probes have decided something.
+// Returns whether probes have closed or reopened the breaker.
 bool BoardState::apply_probes(const Entry& entry, std::string_view why, Time now) {
   const ProbeSlots::Result result = entry.breaker.probed();
   if (result == ProbeSlots::Result::kClose) close(entry, "probes succeeded", now);
@@ -192,18 +192,17 @@ std::vector<BreakerEvent> BoardState::take_events() {
   return events_.take();
 }
 
-// Returns null if there are too many.
 Record* BoardState::find_or_make(const Key& key) {
   const std::pair id(key.op, key.kernel);
   if (records_.size() >= kMostRecords && !records_.contains(id)) return nullptr;
   Record& r = records_[id];
   r.op = key.op, r.kernel = key.kernel;
-  // Another backend may have registered a kernel of the same id since.
+  // Another backend may have registered a kernel of this id since.
   if (!key.backend.empty()) r.backend = key.backend;
   return &r;
 }
 
-// Makes room by dropping closed breakers. Returns null if there are none.
+// Drops closed breakers if there are too many. Returns null if that does not make room.
 Breaker* BoardState::make(Record& to, const CallKind& kind) {
   const auto goes = [&](const auto& k) {
     const bool drop = kinds_ >= kMostKeys && k.second.closed() && !k.second.busy();
@@ -228,8 +227,7 @@ bool BoardState::open(const Key& key, std::string_view why, Time now) {
   return true;
 }
 
-// Closes the breakers of kernels that it `concerns`: forgets their failures, and with `repeats_too` that they were open
-// before.
+// With `repeats_too`, also forgets that breakers were open.
 template <class F>
 bool BoardState::close_all(const F& concerns, bool manual_too, bool repeats_too,
                            std::string_view why, Time now) {

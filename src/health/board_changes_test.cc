@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Board: what is changed from outside. Manual operations, replaced backends, lost devices, breakers switched off.
+// Tests changes of a board from outside: manual operations, replaced backends, lost devices and
+// disabled breakers.
 #include "health/board.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +48,8 @@ TEST(Board, ANewVersionOfABackendStartsWithClosedBreakers) {
   EXPECT_EQ(state_of(board, other), kOpen);
   EXPECT_EQ(state_of(board, manual), kOpen);
   EXPECT_FALSE(board->replaced("acme", t0));
-  // Failures of the old version are forgotten: as many as before are needed, and the breaker opens for as long.
+  // Failures of the old version are forgotten: five new failures open the breaker for the shortest
+  // time.
   fail_times(board, failed, 4, t0 + 1s);
   EXPECT_EQ(state_of(board, failed), kClosed);
   fail_times(board, failed, 1, t0 + 1s);

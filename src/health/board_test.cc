@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Board: openings, time, snapshots, events and bounds.
+// Tests openings, time, snapshots, events and bounds of a board.
 #include "health/board.h"
 
 #include <gmock/gmock.h>
@@ -37,7 +37,7 @@ TEST(Board, ConsecutiveFaultsOpenUntilTheCooldownIsOver) {
   EXPECT_EQ(board->next_change(), t0 + 30s);
 }
 
-// Successes are read from counters when a call fails.
+// The board reads successes from counters when a call fails.
 TEST(Board, ASuccessEndsConsecutiveFaults) {
   BreakerSettings s;
   s.failure_percent = 0;
@@ -76,7 +76,7 @@ TEST(Board, KindsThatFailAreCountedUntilTheyAreForgotten) {
   EXPECT_EQ(board->next_change(), std::nullopt);
 }
 
-// 50 % of the calls of a key fail, never two in a row.
+// Every other call of a key fails, so failures never come in a row.
 TEST(Board, APercentageOfFailuresOpensToo) {
   Board board;
   const Key key = key_of();
@@ -94,7 +94,7 @@ TEST(Board, FewerFailuresThanThePercentageEndTheCount) {
   const Key key = key_of();
   for (uint64_t i = 0; i < 1000; ++i) fail_after(board, key, i * 2, t0);
   EXPECT_EQ(state_of(board, key), kClosed);
-  // Slowly: no window has enough calls.
+  // If calls are slow, no window has enough of them.
   const Key slow = key_of("default.simd", 1000);
   for (uint64_t i = 0; i < 500; i += 2) fail_after(board, slow, i / 2, t0 + i * 200ms);
   EXPECT_EQ(state_of(board, slow), kClosed);
@@ -110,7 +110,7 @@ TEST(Board, FailuresOfAReplacedKernelDoNotCount) {
   for (int i = 0; i < 4; ++i) EXPECT_FALSE(fails(kernels[0]));
   for (int i = 0; i < 4; ++i) EXPECT_FALSE(fails(kernels[1]));
   EXPECT_TRUE(fails(kernels[1]));
-  // Its successes are counted from the start.
+  // The successes of the new kernel are counted from the start.
   board->close(key, t0, true);
   const auto fails_after = [&](const int& kernel, uint64_t successes) {
     return board
@@ -135,7 +135,7 @@ TEST(Board, OnlyCheckedResultsTellOfResults) {
   EXPECT_TRUE(wrong());
   EXPECT_EQ(state_of(board, key), kOpen);
   board->close(key, t0, true);
-  // A checked result that is right ends the row.
+  // One right result ends the row.
   for (int i = 0; i < 40; ++i) {
     EXPECT_FALSE(wrong());
     for (int k = 0; k < 3; ++k) board->found_right(key, t0);
@@ -143,7 +143,7 @@ TEST(Board, OnlyCheckedResultsTellOfResults) {
   EXPECT_EQ(state_of(board, key), kClosed);
 }
 
-// Results that were not checked do not dilute the percentage either.
+// Unchecked results do not dilute the percentage either.
 TEST(Board, ThePercentageOfWrongResultsIsThatOfCheckedOnes) {
   Board board;
   const Key key = key_of();
@@ -182,7 +182,7 @@ TEST(Board, ReportsNameTheCallsThatFailed) {
             "rms_norm(f32[8,5120])@cpu, rms_norm(f32[8,6144])@cpu");
   EXPECT_NE(board->take_events().at(0).text.find("; failed calls: rms_norm(f32[8,5120])@cpu"),
             std::string::npos);
-  // The list is bounded; an entry is replaced only when it is old.
+  // The list is bounded, and a new call replaces only an old one.
   for (uint64_t n = 1; n <= 100; ++n) failed(n, t0 + 2s);
   EXPECT_EQ(texts, static_cast<int>(kFailedCalls));
   failed(7, t0 + 1h);
@@ -200,7 +200,7 @@ TEST(Board, OnlyFaultsCount) {
        {ErrorClass::kCaller, ErrorClass::kDeclined, ErrorClass::kTransient, ErrorClass::kFatal})
     for (int i = 0; i < 20; ++i) EXPECT_FALSE(board->fault(key, c, "no", t0).changed);
   EXPECT_TRUE(all_closed(board));
-  // They do not end a row either.
+  // These failures do not end a row either.
   fail_times(board, key, 4, t0);
   board->fault(key, ErrorClass::kTransient, "busy", t0);
   EXPECT_TRUE(fail(board, key, t0));
@@ -258,7 +258,7 @@ TEST(Board, EnoughOpenKeysOpenTheKernel) {
   EXPECT_TRUE(snapshot->of_op("rms_norm")->keys.empty());
   EXPECT_EQ(state_of(board, key_of("default.simd", 1024)), kOpen);
   EXPECT_EQ(state_of(board, key_of("reference.cpp", 8)), kClosed);
-  // One set of probe slots for all its calls.
+  // All calls of the kernel share one set of probe slots.
   board->advance(t0 + 30s);
   EXPECT_EQ(probes_of(board, key_of("default.simd", 1)),
             probes_of(board, key_of("default.simd", 64)));

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// One breaker, its probes and its texts; and CircuitBreaker.
 #include "health/breaker.h"
 
 #include <fmt/format.h>
@@ -11,7 +10,7 @@ namespace yard {
 namespace health {
 namespace {
 
-constexpr uint16_t kMost = 60'000;  // where counts stop
+constexpr uint16_t kMost = 60'000;  // counts saturate here
 
 uint16_t at_most(uint64_t n) { return static_cast<uint16_t>(std::min<uint64_t>(n, kMost)); }
 
@@ -42,7 +41,6 @@ void FailureCount::success(const BreakerSettings& s, Time now, uint64_t count) {
 
 // ---- Probes ----
 
-// Replaces the state by f(state), and returns the new one.
 template <class F>
 ProbeSlots::State ProbeSlots::change(const F& f) noexcept {
   State before = state_.load(std::memory_order_relaxed), after = f(before);
@@ -53,7 +51,7 @@ ProbeSlots::State ProbeSlots::change(const F& f) noexcept {
 }
 
 bool ProbeSlots::try_enter() noexcept {
-  bool admitted = would_admit();  // else nothing is written
+  bool admitted = would_admit();  // writes nothing if false
   if (admitted)
     change([&](State s) {
       admitted = s.is_admitting();
@@ -140,7 +138,7 @@ bool Breaker::advance(const BreakerSettings& s, Time now) {
 void Breaker::close(Time now) {
   forget_failures();
   wrong_results = false;
-  if (closed()) return;  // `since` stays
+  if (closed()) return;  // keep `since`
   state = BreakerState::kClosed;
   manual = false;
   since = now;
@@ -188,7 +186,6 @@ std::string to_string(const BreakerEvent& e) {
   return e.text.empty() ? text : text + ": " + e.text;
 }
 
-// Its functions are called under the lock.
 struct CircuitBreaker::Impl {
   Impl(std::string n, const BreakerSettings& s) : name(std::move(n)), settings(s) {}
 
@@ -198,8 +195,8 @@ struct CircuitBreaker::Impl {
   health::Breaker breaker;
   health::EventQueue events;
   CircuitBreaker::Counters counters;
-  // Changes with every state, so that results of calls that began before are recognized. The upper half is the process,
-  // so that results of the parent's calls are late in a forked child.
+  // Changes with every state, so that results of earlier calls are recognized as late. The upper
+  // half is the process, so that in a forked child all results of the parent are late.
   uint64_t epoch = base::forks() << 32;
   base::InChild in_child{[this] {
     breaker = {}, events = {}, counters = {};
@@ -221,7 +218,6 @@ struct CircuitBreaker::Impl {
     breaker.close(now);
     if (!was_closed) emit(EventKind::kClosed, {}, now);
   }
-  // A call that was no probe has ended.
   void ended(ErrorClass result, std::string_view why, Time now) {
     if (result == ErrorClass::kOk) breaker.calls.success(settings, now, 1);
     if (result != ErrorClass::kFault || !settings.enabled) return;
@@ -307,7 +303,7 @@ void BreakerPermit::end(ErrorClass result, std::string_view why, CircuitBreaker:
   const std::lock_guard lock(i.lock);
   i.counters.successes += result == ErrorClass::kOk;
   i.counters.failures += result == ErrorClass::kFault;
-  // The slot is freed even if the result is late; a probe of the parent process has no slot here.
+  // A late result frees its slot, too. A probe of the parent process has no slot here.
   if (probe_ && i.epoch >> 32 == epoch_ >> 32) i.breaker.probes->leave(result);
   if (epoch_ != i.epoch)
     i.counters.late += result != ErrorClass::kDeclined;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CircuitBreaker and Board share: one breaker without lock and clock, its probes, and events. docs/concepts/breakers.md
-// describes the model.
+// The parts that CircuitBreaker and Board share: one breaker without lock and clock, its probe
+// slots, and events. docs/concepts/breakers.md describes the model.
 #pragma once
 
 #include <yard/health.h>
@@ -12,21 +12,19 @@
 namespace yard::health {
 
 using Time = std::chrono::steady_clock::time_point;
-// `until` of a breaker that stays open until it is closed manually.
+// The `until` of a breaker that stays open until it is closed manually.
 inline constexpr Time kManual = Time::max();
 
-// Failures while a breaker is closed: how many in a row, and their share in a window that begins with a failure. The window
-// ends when it has `failure_min_calls` calls and a smaller share of failures than `failure_percent`, or after
-// `failure_window`.
+// Counts failures while a breaker is closed: how many come in a row, and their share in a window
+// that begins with a failure. The window ends after `failure_window`, or when it has
+// `failure_min_calls` calls and the share of failures is below `failure_percent`.
 struct FailureCount {
-  Time begin{};  // of the window
+  Time begin{};  // when the window began
   uint16_t in_a_row = 0;
-  uint16_t calls = 0, failed = 0;  // in the window; 0 if there is none
+  uint16_t calls = 0, failed = 0;  // in the window; 0 if there is no window
 
   void failure(const BreakerSettings& s, Time now);
-  // `count` calls have succeeded since the last failure or success.
   void success(const BreakerSettings& s, Time now, uint64_t count);
-  // Whether the share of failures is too large.
   bool reached(const BreakerSettings& s) const {
     return s.failure_percent != 0 && calls >= s.failure_min_calls && !is_harmless(s);
   }
@@ -40,17 +38,18 @@ struct FailureCount {
   }
 };
 
-// Admission of probes to a half-open breaker: one at a time, a limited number per period. Lock-free. Serves all half-open
-// phases of a breaker: a probe that outlasts its phase still excludes others, and its result is dropped.
+// Admits probes to a half-open breaker: one at a time, and a limited number per period. Lock-free.
+// A probe that outlasts its half-open phase still excludes others in the next phase, and its result
+// is dropped.
 class ProbeSlots {
  public:
-  // If it returns true, the caller makes a probe and must leave() exactly once.
+  // If this returns true, the caller makes a probe and must call leave() exactly once.
   bool try_enter() noexcept;
-  // The result of the probe: kOk is a success, kFault a failure; other classes only free the slot. Returns whether the result
-  // decides the phase: then call BoardState::advance(), or fault() for a fault.
+  // Only kOk and kFault count. Returns whether the result decides the phase: then call
+  // BoardState::fault() after a fault, else BoardState::advance().
   bool leave(ErrorClass outcome) noexcept;
 
-  // For the owner of the breaker: begins a half-open phase, begins another period of the phase, ends the phase.
+  // Only the owner of the breaker calls begin(), next_period() and end().
   void begin(uint32_t calls, uint32_t successes_needed) noexcept;
   void next_period(uint32_t calls) noexcept;
   void end() noexcept;
@@ -63,7 +62,7 @@ class ProbeSlots {
  private:
   struct alignas(uint64_t) State {
     uint16_t calls = 0;      // left in this period
-    uint16_t successes = 0;  // that are missing
+    uint16_t successes = 0;  // still needed to close
     bool active = false;     // half-open
     bool busy = false;       // a probe is inside
     bool stale = false;      // the probe inside belongs to an earlier phase
@@ -87,15 +86,15 @@ class ProbeSlots {
 };
 
 struct Breaker {
-  Time until{};  // open: when it becomes half-open; half-open: when the next period begins
-  Time since{};  // closed: when the time without faults began
-  FailureCount calls, results;  // closed: failed calls, and checked results that were wrong
-  uint64_t seen = 0;            // successes that `calls` knows of
-  uint16_t repeats = 0;         // openings in a row; use repeats_at()
+  Time until{};  // when it becomes half-open, or when the next period of probes begins
+  Time since{};  // while closed: when the time without faults began
+  FailureCount calls, results;  // while closed: failed calls, and checked results that were wrong
+  uint64_t seen = 0;            // successes that `calls` has counted
+  uint16_t repeats = 0;         // openings in a row; read them with repeats_at()
   BreakerState state = BreakerState::kClosed;
   bool manual = false;                 // opened manually
-  std::string why{};                   // it was opened manually
-  bool wrong_results = false;          // results were found wrong since it was closed last
+  std::string why{};                   // reason of the manual opening
+  bool wrong_results = false;          // a check has found wrong results since the last close
   std::shared_ptr<ProbeSlots> probes;  // made when they are first needed
 
   bool closed() const { return state == BreakerState::kClosed; }
@@ -105,28 +104,28 @@ struct Breaker {
     return closed() && now - since >= s.cooldown_cap ? 0 : repeats;
   }
 
-  // A failed call, or a wrong result, while the breaker is closed. `successes` is the number of calls that have succeeded so
-  // far. Returns what reached a threshold, as in `5 failures in a row`; empty if nothing did.
+  // Counts a failed call or a wrong result while the breaker is closed. `successes` counts all
+  // calls that have succeeded. Returns the reason to open, as in `5 failures in a row`, or an empty
+  // text.
   std::string fault(const BreakerSettings& s, Time now, bool wrong, uint64_t successes);
   void forget_failures() { calls = results = {}, seen = 0; }
   void open(const BreakerSettings& s, Time now);
-  // Not a sign of bad health, so it is no repeat. Without `duration` it stays open until close().
+  // Does not count as a repeat. Without `duration`, the breaker stays open until close().
   void open_manually(const BreakerSettings& s, Time now,
                      std::optional<std::chrono::nanoseconds> duration = {});
-  // Does what is due: half-open after the cooldown, then new periods for probes. Returns whether it has become half-open.
+  // Returns whether the breaker has become half-open.
   bool advance(const BreakerSettings& s, Time now);
   ProbeSlots::Result probed() const {
     return state == BreakerState::kHalfOpen ? probes->result() : ProbeSlots::Result::kNone;
   }
   void close(Time now);  // forgets failures, too
-  // When it is as good as a new one, unless there is another fault.
   Time forgotten_at(const BreakerSettings& s) const {
     if (!closed() || busy()) return Time::max();
     return since + std::max(s.cooldown_cap, s.failure_window) + std::chrono::nanoseconds(1);
   }
 };
 
-// Events until they are taken, at most kBreakerEvents. The oldest are dropped.
+// Keeps at most kBreakerEvents events, and drops the oldest ones.
 class EventQueue {
  public:
   void add(BreakerEvent event);
@@ -138,11 +137,11 @@ class EventQueue {
   uint64_t dropped_ = 0;
 };
 
-// The settings, or the defaults if they are invalid.
+// Returns the defaults if the settings are invalid.
 BreakerSettings usable(const BreakerSettings& settings);
 // Texts that come from kernels are cut to this size.
 inline constexpr size_t kMostText = 500;
-// `manual override: bad firmware`; only `what` if there is no reason.
+// Returns text like `manual override: bad firmware`, or only `what` if there is no reason.
 std::string with_reason(std::string_view what, std::string_view reason,
                         std::string_view between = ": ");
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The breaker that stands alone; and the defects of others, each as a test named after it.
+// Tests CircuitBreaker. The tests of LayerZeroDefects are named after defects of another breaker.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/health.h>
@@ -161,7 +161,7 @@ TEST(LayerZeroDefects, half_open_does_not_admit_everyone) {
   BreakerPermit first = b.try_acquire(t0 + 30s);
   EXPECT_TRUE(first);
   for (int i = 0; i < 100; ++i) EXPECT_FALSE(b.try_acquire(t0 + 30s)) << "one at a time";
-  // Three in a period, however they end.
+  // A period admits three probes, however they end.
   first = {};
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(b.try_acquire(t0 + 30s));
   for (int i = 0; i < 100; ++i) EXPECT_FALSE(b.try_acquire(t0 + 59s));
@@ -216,7 +216,7 @@ TEST(LayerZeroDefects, failed_fallbacks_do_not_count_twice) {
   health::Board board;
   const health::Key first = health::testing::key_of("vendor.fast"),
                     fallback = health::testing::key_of("reference.cpp");
-  // Four calls in which both fail: each kernel has failed four times, not eight.
+  // In four calls both kernels fail, so each kernel has failed four times, not eight.
   for (int i = 0; i < 4; ++i) {
     health::testing::fail(board, first, t0);
     health::testing::fail(board, fallback, t0);
@@ -227,7 +227,7 @@ TEST(LayerZeroDefects, failed_fallbacks_do_not_count_twice) {
 }
 
 TEST(LayerZeroDefects, every_setting_is_read) {
-  // Each changes what happens: from a difference in the outcome, not from looking at the code.
+  // Each setting must change the outcome.
   const auto outcome = [](const std::function<void(BreakerSettings&)>& change) {
     BreakerSettings s;
     change(s);

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of classes and series, reading it, histograms, and statistics as JSON.
 #include "health/call_table.h"
 
 #include <fmt/format.h>
@@ -14,7 +13,7 @@ namespace yard::health {
 static constexpr const char* kOther = "other";
 
 void Series::add(size_t place, uint64_t n) noexcept {
-  // Records of threads are apart by more than a page.
+  // Thread records are more than a page apart, so the hash spreads threads over the blocks.
   const auto thread = reinterpret_cast<uintptr_t>(detail::t_thread);
   static_assert(sizeof blocks_ == 4 * sizeof(Block));
   blocks_[(thread * 0x9e3779b97f4a7c15u) >> 62].of[place].fetch_add(n, std::memory_order_relaxed);
@@ -197,7 +196,6 @@ namespace {
 
 using base::JsonObject;
 
-// A list of what `json` makes of the elements.
 template <class T, class F>
 std::string list(const std::vector<T>& all, const F& json) {
   std::vector<std::string> values;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts and sampled times of calls, by op, shape class, kernel and mode.
-//
-// A plan points to its class and to the series of its first kernel, and hits count in that series' per-thread counter. All
-// else is rare and writes shared memory. Classes and series live as long as the table.
+// Counts calls and samples their times, by op, shape class, kernel and mode.
+// A plan points to its class and to the series of its first kernel, whose per-thread counter hits
+// use. Everything else is rare and writes shared memory. Classes and series live as long as the
+// table.
 #pragma once
 
 #include <yard/options.h>
@@ -51,13 +51,12 @@ class Series {
   const Mode mode;
   base::Counter calls;  // per thread
 
-  void add_sample(uint64_t ns) noexcept;  // from any thread, also inside a call
+  void add_sample(uint64_t ns) noexcept;  // any thread may call this, also inside a call
   void add_failure(ErrorClass error) noexcept { add(kFailures + static_cast<size_t>(error)); }
   void add_fallback() noexcept { add(kFallbacks); }
 
  private:
   friend class CallTable;
-  // Places of the numbers that are kept: the calls, the sum of sampled times, fallbacks, failures by class, buckets.
   static constexpr size_t kCalls = 0, kSum = 1, kFallbacks = 2, kFailures = 3, kBuckets = 10,
                           kNumbers = kBuckets + LatencyBuckets::kCount;
   using Numbers = std::array<uint64_t, kNumbers>;
@@ -68,22 +67,22 @@ class Series {
   Numbers read() const;  // since the start
   void add_to(CallTotals& to) const;
 
-  Block blocks_[4];   // several, so that threads seldom write to the same one
-  Numbers before_{};  // at the last reset; under the lock of the table
+  Block blocks_[4];   // several, so that threads seldom share one
+  Numbers before_{};  // values at the last reset; guarded by the table's lock
 };
 
-// A shape class, or all further ones of an op.
+// One shape class of an op, or the rest of its shape classes if there are too many.
 struct CallClass {
   class CallTable& table;
   const std::string op;
-  const std::shared_ptr<const op::Program> program;  // null for further ones
-  const std::shared_ptr<const op::Call> call;        // that stands for it; null for further ones
+  const std::shared_ptr<const op::Program> program;  // null for the rest
+  const std::shared_ptr<const op::Call> call;        // an example of the class; null for the rest
   mutable std::atomic<uint64_t> misses{0};
 
-  // The series of a kernel, made if it is not there; null if there is no memory. Takes a lock.
+  // Makes the series if there is none. Returns null if memory is exhausted. Takes a lock.
   Series* series(std::string_view kernel, Mode mode) const noexcept;
 
-  // For the table, under its lock.
+  // The table uses these under its lock.
   mutable std::map<std::pair<std::string, Mode>, Series> all_series = {};
   mutable uint64_t misses_before = 0;  // at the last reset
 };
@@ -93,33 +92,32 @@ class CallTable {
   CallTable() = default;
   CallTable& operator=(CallTable&&) = delete;
 
-  // The class that a call of a new plan belongs to. Takes a lock. Calls of a kind that is counting get a class even if
-  // there are kMaxCallClasses.
+  // Takes a lock. A kind that is counting gets a class even if there are kMaxCallClasses.
   const CallClass& class_of(const std::string& op,
                             const std::shared_ptr<const op::Program>& program, const op::Call& call,
                             bool counting = false);
 
   // Fills in `calls`, `ops` and `since`.
   void read(RuntimeStats& to) const;
-  void reset();  // later reads give the difference to now
-  // What each kernel has served and failed since the start, whatever was reset: by op and kernel.
+  void reset();  // later reads give the difference from now
+  // Returns the totals by op and kernel since the start. reset() does not affect them.
   std::map<std::pair<std::string, std::string>, CallTotals> totals() const;
-  // The same for one kernel. With `of`, only classes for which it returns true; it is not called for further ones.
+  // If `of` is given, counts only classes for which it returns true, and not the rest of an op.
   CallTotals totals(const std::string& op, const std::string& kernel,
                     const std::function<bool(const CallClass&)>& of = {}) const;
 
-  // In the fork handler of a child: sets everything to zero.
+  // Sets everything to zero. The fork handler of a child calls this.
   void restart_in_child() noexcept;
 
  private:
   friend struct CallClass;
-  // Beyond it, kernels are counted together. Plugins may come and go with new names for ever.
+  // Further kernels and ops are counted together, since plugins may bring new names for ever.
   static constexpr size_t kMaxSeries = 4 * kMaxCallClasses, kMaxOps = 1024;
   template <class F>
   void for_each(const F& f) const;
 
   mutable base::Mutex lock_{base::Rank::kCalls};
-  // The rest is under the lock.
+  // lock_ guards the following members.
   std::unordered_map<std::string, std::unique_ptr<CallClass>> classes_;  // by key
   std::map<std::string, std::unique_ptr<CallClass>> others_;             // by op
   size_t series_ = 0;

@@ -26,7 +26,7 @@ uint64_t CallKind::hash() const noexcept {
 uint64_t pack_dtypes(std::span<const DType> dtypes) noexcept {
   uint64_t word = 0;
   if (dtypes.size() <= kPacked) {
-    // One more than the number, so that two tensors are not three of which the last has no dtype.
+    // Add one, so that an invalid dtype at the end still counts as a tensor.
     for (size_t i = 0; i < dtypes.size(); ++i)
       word |= (static_cast<uint64_t>(dtypes[i]) + 1) << (i * kBits);
     return word;
@@ -36,7 +36,7 @@ uint64_t pack_dtypes(std::span<const DType> dtypes) noexcept {
 }
 
 std::string to_string(const CallKind& kind) {
-  if (kind == CallKind()) return "all calls";  // those of functions are not told apart
+  if (kind == CallKind()) return "all calls";  // calls of functions have no other kind
   std::string dtypes, sizes;
   if ((kind.dtypes & kHashed) != 0)
     dtypes = fmt::format("dtypes {:016x}, ", kind.dtypes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// 24 hours of a kernel with six kinds of calls, thousands of times faster than life: whatever calls, hands and late
-// results do, the board does what the model does.
+// Runs 24 hours of a kernel with six kinds of calls, thousands of times faster than real time.
+// Whatever calls, operators and late results do, the board must agree with the model.
 #include <gtest/gtest.h>
 
 #include <rapidcheck.h>
@@ -17,25 +17,24 @@
 namespace yard::health {
 namespace {
 
-// The model of docs/concepts/breakers.md, implemented a second time in another way: with counters that tick once a
-// second instead of times that are compared.
+// The model of docs/concepts/breakers.md, implemented a second time: its counters tick once a
+// second, while the board compares times.
 struct ModelSettings {
   int threshold = 5, cooldown = 30, growth = 2, cap = 600;
   int successes = 2, calls = 3;
   int percent = 50, min_calls = 100, window = 10;
 };
 
-// One breaker.
 struct ModelBreaker {
   enum { closed, open, half_open } state = closed;
-  int left = 0;  // seconds until the state, or the period, ends; 0 while open: closed only manually
+  int left = 0;              // seconds until the state or period ends; 0 if open manually
   int in_a_row = 0;          // consecutive faults
   std::vector<bool> window;  // whether each call failed, from the first failure on
   int window_age = 0;
   int repeats = 0;         // openings
   int healthy = 0;         // seconds without a fault
-  int quiet = 0;           // the same, also while there is no repeat
-  int made = 0, good = 0;  // probes of this period, good ones of this phase
+  int quiet = 0;           // seconds since the last fault, in any state
+  int made = 0, good = 0;  // probes of this period, successes of this phase
   bool inside = false, inside_counts = false;
 
   void tick(const ModelSettings& s) {
@@ -59,7 +58,7 @@ struct ModelBreaker {
     state = open;
     inside_counts = false;
   }
-  // The share of failures in the window is at least that of the settings.
+  // Returns whether the share of failures in the window reaches the limit.
   bool too_many(const ModelSettings& s) const {
     const auto bad = std::count(window.begin(), window.end(), true);
     return bad * 100 >= s.percent * static_cast<int64_t>(window.size());
@@ -76,7 +75,7 @@ struct ModelBreaker {
     window.push_back(false);
     if (window_is_over(s)) window.clear();
   }
-  // Whether a threshold is reached.
+  // Counts a failure. Returns whether a threshold is reached.
   bool fail(const ModelSettings& s) {
     if (quiet > s.cap) in_a_row = 0;
     healthy = quiet = 0;
@@ -93,7 +92,7 @@ struct ModelBreaker {
     inside_counts = false;
     healthy = 0;
   }
-  void hold() {  // until it is closed manually
+  void hold() {  // stays open until it is closed manually
     state = open;
     left = 0;
     inside_counts = false;
@@ -105,14 +104,13 @@ struct ModelBreaker {
     ++made;
     inside = inside_counts = true;
   }
-  // Whether the result was one of this phase.
+  // Returns whether the probe belongs to this phase.
   bool leave() {
     inside = false;
     return std::exchange(inside_counts, false);
   }
 };
 
-// A kernel with some keys.
 struct Model {
   ModelSettings s;
   ModelBreaker kernel;
@@ -123,7 +121,7 @@ struct Model {
     kernel.tick(s);
     for (ModelBreaker& k : keys) k.tick(s);
   }
-  // The breaker that decides about calls of the key.
+  // Returns the breaker that decides about calls of the key.
   ModelBreaker& deciding(size_t key) {
     return kernel.state != ModelBreaker::closed ? kernel : keys[key];
   }
@@ -132,7 +130,7 @@ struct Model {
     if (deciding(key).state == ModelBreaker::closed) keys[key].succeed(s);
   }
   void fault(size_t key) {
-    if (deciding(key).state != ModelBreaker::closed) return;  // late
+    if (deciding(key).state != ModelBreaker::closed) return;  // the call is late
     ModelBreaker& k = keys[key];
     if (!k.fail(s)) return;
     trip(k);
@@ -150,7 +148,6 @@ struct Model {
   void close_keys() {
     for (ModelBreaker& k : keys) k.close();
   }
-  // A probe of `b` ends.
   void end_probe(ModelBreaker& b, size_t key, ErrorClass outcome) {
     const bool counts = b.leave();
     if (outcome == ErrorClass::kFault && counts) return trip(b);
@@ -209,7 +206,7 @@ class Day {
     for (int i = 0; i < length; ++i) {
       ++second_;
       model_.tick();
-      // The maintenance thread is punctual here.
+      // In this test the maintenance thread is always on time.
       const auto due = board_->next_change();
       if (due && *due <= now()) board_->advance(now());
     }
@@ -219,7 +216,7 @@ class Day {
     ModelBreaker& judge = model_.deciding(key);
     if (judge.state == ModelBreaker::closed) {
       if (outcome == ErrorClass::kOk) {
-        ++succeeded_[key];  // the board asks at the next failure
+        ++succeeded_[key];  // the board reads this at the next failure
         model_.success(key);
       } else {
         report(key, outcome);
@@ -230,9 +227,9 @@ class Day {
     }
   }
 
-  // Whether the key's calls may be tried now; both must agree.
+  // Tries to begin a probe for the key. Board and model must agree.
   bool begin_probe(size_t key) {
-    if (inside_[key]) return false;  // this kind is called by one thread
+    if (inside_[key]) return false;  // one thread makes all calls of a key
     ModelBreaker& judge = model_.deciding(key);
     const auto probes = probes_of(board_, key_at(key));
     const bool entered = probes != nullptr && probes->try_enter();
@@ -254,7 +251,7 @@ class Day {
     model_.end_probe(*judge, key, outcome);
   }
 
-  // Of a call that began long ago.
+  // Reports the end of a call that began long ago.
   void late(size_t key, bool ok) {
     if (model_.deciding(key).state == ModelBreaker::closed) return;
     if (ok)
@@ -355,7 +352,7 @@ TEST(BreakerModel, TheBoardMatchesTheModelFor24Hours) {
   EXPECT_TRUE(rc::check("24 hours", [&] {
     Day day(any_settings());
     while (day.second() < kDay) {
-      // Mostly busy, at times quiet.
+      // The kernel is mostly busy and sometimes idle.
       day.wait(*rc::gen::element(0, 0, 1, 1, 2, 5, 20, 60, 300, 1500));
       step(day);
       day.compare();

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Health reports: as values and as text.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,7 +29,7 @@ void Record::add_failed(const CallKind& of_kind, const FailedOn& on, Time now) {
       return;
     }
   if (failed.size() < kFailedCalls) return failed.push_back({{on.text(), 1, now}, kind, on.sizes});
-  // The text costs more than the rest of a report, so one that failed a moment ago stays.
+  // Making the text costs more than the rest of a report, so keep recent calls.
   Failed& oldest = *std::ranges::min_element(failed, {}, &Failed::last);
   if (now - oldest.last >= kOld) oldest = {{on.text(), 1, now}, kind, on.sizes};
 }

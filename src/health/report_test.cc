@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Health reports: who failed how often, why, and what is open.
+// Tests health reports: which kernels failed how often and why, and which breakers are open.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/health.h>

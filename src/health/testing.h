@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys, times and states of a board, for tests.
+// Helpers for tests of a board: keys, times and states.
 #pragma once
 
 #include <chrono>
@@ -24,18 +24,19 @@ inline Key key_of(const std::string& kernel = "default.simd", uint64_t rows = 8,
   return key;
 }
 
-// `rms_norm default.simd (f32 f32, sizes 8-15 4096-8191, cuda:0)`.
+// Returns text like `rms_norm default.simd (f32 f32, sizes 8-15 4096-8191, cuda:0)`.
 inline std::string to_string(const Key& key) {
   return key.op + " " + key.kernel + " (" + health::to_string(key.kind) + ")";
 }
 
-// The breaker that decides about calls of the key; null if closed. Valid as long as the snapshot.
+// Returns the breaker that decides about calls of the key, or null if it is closed. The pointer is
+// valid as long as the snapshot.
 inline const BreakerStatus* breaker_of(const HealthSnapshot& snapshot, const Key& key) {
   const HealthSnapshot::OfOp* op = snapshot.of_op(key.op);
   return op == nullptr ? nullptr : op->find(key);
 }
 
-// Whether no device is lost and all breakers of the op are closed.
+// Returns whether no device is lost and all breakers of the op are closed.
 inline bool all_closed(const Board& board, const char* op = "rms_norm") {
   const auto snapshot = board->snapshot();
   const HealthSnapshot::OfOp* of = snapshot->of_op(op);
@@ -55,11 +56,11 @@ inline std::shared_ptr<ProbeSlots> probes_of(const Board& board, const Key& key)
   return b == nullptr ? nullptr : b->probes;
 }
 
-// A failing call that is no probe. Whether the snapshot changed.
+// Reports a failed call that is not a probe. Returns whether the snapshot changed.
 inline bool fail(Board& board, const Key& key, Time now) {
   return board->fault(key, ErrorClass::kFault, "it broke", now).changed;
 }
-// The same after so many successes.
+// Reports a failed call after `successes` calls have succeeded.
 inline BoardUpdate fail_after(Board& board, const Key& key, uint64_t successes, Time now) {
   return board->fault(key, ErrorClass::kFault, "it broke", now, {.successes = successes});
 }
@@ -67,7 +68,7 @@ inline void fail_times(Board& board, const Key& key, uint32_t times, Time now) {
   for (uint32_t i = 0; i < times; ++i) fail(board, key, now);
 }
 
-// A probe, as the runtime makes it. False if it is not admitted.
+// Makes a probe as the runtime does. Returns false if it is not admitted.
 inline bool try_once(Board& board, const Key& key, ErrorClass outcome, Time now) {
   const auto probes = probes_of(board, key);
   if (probes == nullptr || !probes->try_enter()) return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Breakers under many threads: one probe at a time, and none admitted once open.
+// Tests breakers under many threads: one probe at a time, and no admission while open.
 #include <gtest/gtest.h>
 #include <yard/health.h>
 
@@ -25,7 +25,7 @@ void on_threads(F f) {
   for (std::thread& t : all) t.join();
 }
 
-// Fails the test if two are inside at once.
+// Counts how often two threads are inside at once.
 class Alone {
  public:
   void enter() {
@@ -87,8 +87,9 @@ TEST(BreakerThreads, AfterAFailedProbeNoneEntersUntilTheNextPhase) {
   }
 }
 
-// Callers as the runtime has them: a snapshot first, then the probe slots, then the outcome. Meanwhile time goes on, and
-// the breaker is closed and opened manually. The probe slots stay the same, so probes never run concurrently.
+// Callers act like the runtime: they read a snapshot, enter the probe slots, and report the
+// outcome. Meanwhile time advances, and the breaker is opened and closed manually. Its probe slots
+// stay the same object, so that probes never run concurrently.
 TEST(BreakerThreads, ProbesAreExclusiveThroughEveryChange) {
   Board board;
   const Key key = key_of();
