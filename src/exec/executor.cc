@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making plans, running their kernels, and fallback after failures.
+// Makes plans, runs their kernels, and falls back after failures.
 #include "exec/executor.h"
 
 #include <fmt/format.h>
@@ -15,14 +15,13 @@
 namespace yard::exec {
 namespace {
 
-// A kernel's message, which may lack the NUL.
+// The message may lack the NUL.
 std::string message_text(const char* message) {
   const std::string_view text(message, strnlen(message, kErrorBytes));
   return text.empty() ? "it left no message" : base::printable(text);
 }
 
-// Codes from kernels are untrusted. The host runs this code, so it cannot be lost: one kernel must not
-// disable all others.
+// A kernel must not mark the host as lost, which would disable all other kernels.
 ErrorClass class_of(int32_t code, const registry::Kernel& k) {
   const bool known = code > YARD_OK && code <= YARD_FATAL;
   const bool host = k.backend == nullptr || k.backend->d.device_type <= Device{}.type;
@@ -38,7 +37,6 @@ bool fails_before_writing(const registry::Kernel& k) {
   return (k.d.flags & YARD_KERNEL_FAILS_BEFORE_WRITING) != 0;
 }
 
-// Calls f(parameter, tensor) for each tensor of a call.
 template <class F>
 void for_each_tensor(const op::Program& program, const yard_value_t* args, const F& f) {
   for (uint32_t i = 0; i < program.arg_count(); ++i) {
@@ -49,11 +47,10 @@ void for_each_tensor(const op::Program& program, const yard_value_t* args, const
   }
 }
 
-// Copies of the inputs that a kernel may overwrite, so that another can be tried if it fails.
 using SavedInputs = std::vector<std::pair<const yard_tensor_t*, std::unique_ptr<std::byte[]>>>;
 
-// Copies `~` arguments and inputs that share memory with written tensors. Returns nothing if one of them is not in host memory
-// or if there is too little of it.
+// Copies `~` arguments and inputs that share memory with outputs. Returns nullopt if one is not in
+// host memory, or if memory is exhausted.
 std::optional<SavedInputs> copy_inputs(const op::Program& program, const yard_value_t* args) {
   SavedInputs to;
   bool all = true;
@@ -75,7 +72,6 @@ std::optional<SavedInputs> copy_inputs(const op::Program& program, const yard_va
   return all ? std::optional(std::move(to)) : std::nullopt;
 }
 
-// The run of a plan's kernels for one call.
 struct PlanRun {
   base::ThreadRecord& thread;
   const Plan& plan;
@@ -85,8 +81,8 @@ struct PlanRun {
                                : r.options != nullptr ? r.options->result
                                                       : nullptr;
   std::optional<SavedInputs> saved = {};
-  // The last kernel failed because a call that it made was refused. Another kernel is not tried: at each level of nested
-  // calls it would double the number of calls.
+  // The last kernel failed because a nested call was refused. Trying another kernel would double
+  // the number of calls at each level of nesting.
   bool refused = false;
 
   Status run(size_t at) {
@@ -96,7 +92,7 @@ struct PlanRun {
           std::chrono::steady_clock::now() >= *r.options->deadline)
         return with_notes(
             Status(Code::kDeadline, fmt::format("op '{}': the call's deadline has passed", r.op)));
-      // The last one runs even if it was not admitted, since no other is left.
+      // The last attempt runs even if it is not admitted, because no other is left.
       const bool is_last = outcome.failures.empty() && at + 1 == plan.attempt_count;
       if (r.admission != nullptr && !r.admission->admits(at) && !is_last) continue;
       if (record != nullptr) {
@@ -149,8 +145,8 @@ struct PlanRun {
     return kernel_failure(r.op, *f.attempt->kernel, f.code, f.message.c_str());
   }
 
-  // Whether another kernel may be tried. A kernel that returned YARD_OK and was found wrong has written, even if it fails
-  // before writing. If `intact`, it has written to buffers only.
+  // `intact` means that the kernel wrote to buffers only. A kernel that returned YARD_OK with wrong
+  // results has written, even if it is declared to fail before writing.
   bool may_try_next(const Attempt& failed, ErrorClass c, bool returned_ok, bool intact) const {
     if (r.strict || refused || outcome.failures.size() >= plan.tries) return false;
     if (c == ErrorClass::kCaller || c == ErrorClass::kFatal || c == ErrorClass::kDeviceLost)
@@ -159,9 +155,9 @@ struct PlanRun {
     return fails_before_writing(*failed.kernel) && !returned_ok;
   }
 
-  // The error of the whole call. `all` is false if another kernel may not be tried.
+  // `all` is false if another kernel may not be tried.
   Status finish(bool all) const {
-    // The reason is not wrapped at each level of nested calls, which would cut it off in the end.
+    // Return the reason itself. Wrapping it at each level of nested calls would cut it off.
     if (refused) return Status(Code::kWouldDeadlock, thread.nesting.why);
     const std::vector<Failure>& failures = outcome.failures;
     if (failures.size() == 1) return status(failures[0]);
@@ -180,7 +176,7 @@ struct PlanRun {
     return to;
   }
 
-  // Probes are always checked: without a check a probe is no evidence about a kernel with wrong results.
+  // Always check probes: a probe without a check proves nothing about a kernel with wrong results.
   std::unique_ptr<registry::ResultCheck> begin_check(const registry::Kernel& k, size_t at) {
     if (r.checker == nullptr) return nullptr;
     const bool always = r.check_always || (r.admission != nullptr && r.admission->is_probe(at));
@@ -189,7 +185,7 @@ struct PlanRun {
     });
   }
 
-  // Only for kernels that may fail after writing, or whose results are checked, and if another can be tried.
+  // Saves inputs if the kernel may fail after writing, or is checked, and another can be tried.
   void save_inputs(const Attempt& a, size_t at, bool checked) {
     if (!r.save || saved || r.strict || !inputs_at_risk(r)) return;
     if ((fails_before_writing(*a.kernel) && !checked) || at + 1 >= plan.attempt_count) return;

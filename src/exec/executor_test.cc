@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running plans: the order of kernels, counters, and the errors of calls.
+// Tests how plans run: the order of kernels, counters, and the errors of calls.
 #include "exec/executor.h"
 
 #include <gmock/gmock.h>
@@ -25,11 +25,11 @@ struct NoWhat : std::exception {
   const char* what() const noexcept override { return nullptr; }
 };
 
-// The behaviour of one kernel, and how often it ran.
+// Sets what one kernel does, and counts its runs.
 struct Actor {
   int32_t code = YARD_OK;
   std::string message;
-  int thrown = 0;  // 1 a std::exception, 2 something else, 3 one without a text
+  int thrown = 0;  // 1 a std::exception, 2 an int, 3 an exception without a text
   int ran = 0;
   static int32_t run(yard_call_t* call, const yard_value_t*, uint32_t) {
     auto& a = *static_cast<Actor*>(call->self);
@@ -137,14 +137,14 @@ TEST(Execute, FallsBackInOrderAndListsAllThatFailed) {
   s.actors[2].code = YARD_TRANSIENT;
   const Status all = s.run();
   EXPECT_EQ(all.code(), Code::kKernelFailed);
-  EXPECT_EQ(all.error_class(), ErrorClass::kTransient);  // the last one's
+  EXPECT_EQ(all.error_class(), ErrorClass::kTransient);  // of the last failure
   EXPECT_THAT(all.message(), HasSubstr("3 kernels were tried and failed"));
   ASSERT_EQ(all.notes().size(), 3u);
   EXPECT_THAT(all.notes()[0],
               AllOf(HasSubstr("'k0'"), HasSubstr("declined"), HasSubstr("too odd")));
   EXPECT_THAT(all.notes()[1], AllOf(HasSubstr("'k1'"), HasSubstr("fault"), HasSubstr("broke")));
   EXPECT_THAT(all.notes()[2], AllOf(HasSubstr("'k2'"), HasSubstr("it left no message")));
-  // An error that forbids fallback ends the call; the message lists the kernels before it.
+  // An error that forbids fallback ends the call. The message lists the kernels before it.
   s.actors[1].code = YARD_FATAL;
   const Status fatal = s.run();
   EXPECT_EQ(fatal.error_class(), ErrorClass::kFatal);
@@ -284,7 +284,7 @@ TEST(Record, HasWholeIds) {
   EXPECT_EQ(record.kernel, std::string(128, 'b'));
 }
 
-// Rejects some attempts, and records which were checked.
+// Rejects some attempts, and records which ones were checked.
 struct RejectSome final : AdmissionCheck {
   std::vector<size_t> rejected, checked;
   bool admits(size_t attempt) override {

@@ -12,8 +12,8 @@
 #include "op/numbers.h"
 #include "op/overlap.h"
 
-// A copy runs row by row along the dimension in which the target is densest. Where the source is dense in another one, as
-// in a transposition, the two are walked in tiles, so that cache lines of both are used whole and once.
+// A copy runs row by row along the dimension in which the target is densest. If the source is
+// densest in another one, the copy walks both in tiles, so that each cache line is used only once.
 
 namespace yard::exec {
 namespace {
@@ -28,13 +28,13 @@ uint16_t to_bf16(float v) noexcept {
   return static_cast<uint16_t>((u & 0x7fffffff) > 0x7f800000 ? nan : rounded);
 }
 
-// All bits set where the condition holds. Without branches, so that loops are vectorised.
+// Returns all bits set if the condition holds. Has no branches, so that loops are vectorised.
 uint32_t mask_if(bool condition) noexcept { return 0 - uint32_t{condition}; }
 
 float from_f16(uint16_t v) noexcept {
   constexpr uint32_t kRebase = 112 << 23, kSmallest = 113 << 23;  // 2^-14
   const uint32_t sign = uint32_t{v} << 16 & 0x80000000, digits = (v & 0x7fffu) << 13;
-  const uint32_t special = mask_if((v & 0x7c00) == 0x7c00) & kRebase;  // infinity, NaN: once more
+  const uint32_t special = mask_if((v & 0x7c00) == 0x7c00) & kRebase;  // infinity and NaN
   const float tiny = std::bit_cast<float>(digits + kSmallest) - std::bit_cast<float>(kSmallest);
   const uint32_t is_tiny = mask_if((v & 0x7c00) == 0);
   return std::bit_cast<float>(sign | (std::bit_cast<uint32_t>(tiny) & is_tiny) |
@@ -55,7 +55,7 @@ uint16_t to_f16(float v) noexcept {
 
 // ---- Rows ----
 
-// `n` elements at from, from + from_step, ...; steps are in bytes.
+// `n` elements at from, from + from_step and so on. Steps are in bytes.
 struct Row {
   const std::byte* from;
   int64_t from_step;
@@ -69,7 +69,7 @@ using CopyRow = void (*)(Row);
 
 template <class F, class T, T (*kConvert)(F)>
 void convert_row(Row r) {
-  // Loops over a fixed number of elements are vectorised at -O2, too.
+  // Loops over a fixed number of elements are vectorised even at -O2.
   constexpr int64_t kFrom = sizeof(F), kTo = sizeof(T), kAtOnce = 64;
   if (r.from_step == kFrom && r.to_step == kTo)
     for (; r.n >= kAtOnce; r.n -= kAtOnce, r.from += kAtOnce * kFrom, r.to += kAtOnce * kTo) {
@@ -174,7 +174,7 @@ class Copier {
     return n;
   }
 
-  // Shares the longest dimension among threads. Returns false if the host could not run all pieces.
+  // Returns false if the host could not run all pieces.
   bool run_shared(const std::byte* from, std::byte* to, const yard_host_t& host) const noexcept {
     struct Loop {
       const Copier& copier;
@@ -185,7 +185,7 @@ class Copier {
     for (int32_t i = 1; i < count_; ++i)
       if (axes_[i].size > axes_[loop.axis].size) loop.axis = i;
     const int64_t size = axes_[loop.axis].size, each = bytes_of_target() / size;
-    // Whole tiles, so that threads do not write to the same cache lines more than once each.
+    // Split between tiles, so that threads seldom write to one cache line.
     const int64_t grain = (kSharedCopyBytes / 4 / each / kTile + 1) * kTile;
     const auto body = [](void* context, int64_t begin, int64_t end) {
       const Loop& l = *static_cast<const Loop*>(context);
@@ -200,14 +200,13 @@ class Copier {
  private:
   static constexpr int64_t kTile = 32;
 
-  // Puts dimensions of large steps first. An insertion sort, since std::stable_sort allocates.
+  // Puts large steps first. This is an insertion sort, because std::stable_sort allocates.
   void sort() noexcept {
     for (int32_t i = 1; i < count_; ++i)
       for (int32_t k = i; k > 0 && std::abs(axes_[k - 1].to) < std::abs(axes_[k].to); --k)
         std::swap(axes_[k - 1], axes_[k]);
   }
 
-  // Merges neighbours that both sides can walk as one.
   void merge() noexcept {
     int32_t n = 0;
     for (int32_t i = 0; i < count_; ++i) {
@@ -219,7 +218,7 @@ class Copier {
     }
     count_ = n;
     if (count_ < 2) return;
-    // The dimension in which the source is densest goes next to the last.
+    // Move the dimension in which the source is densest to the second last place.
     int32_t best = count_ - 1;
     for (int32_t i = 0; i < count_; ++i)
       if (std::abs(axes_[i].from) < std::abs(axes_[best].from)) best = i;
@@ -234,7 +233,7 @@ class Copier {
     for (int64_t i = 0; i < a.size; ++i) walk(axis + 1, from + i * a.from, to + i * a.to);
   }
 
-  // Reads along the outer dimension, in which the source is dense, into a tile; writes the tile along the inner one.
+  // Reads along the outer dimension, in which the source is dense, and writes along the inner one.
   void walk_tiles(const Axis& outer, const Axis& inner, const std::byte* from,
                   std::byte* to) const noexcept {
     alignas(64) std::byte tile[kTile * kTile * sizeof(uint64_t)];
@@ -282,7 +281,6 @@ void fill_row_major(const yard_tensor_t& t, int64_t* strides) noexcept {
   for (int32_t i = t.ndim - 1; i >= 0; --i) strides[i] = step, step *= t.shape[i];
 }
 
-// Sizes and strides of a tensor in the order of a kernel.
 struct Ordered {
   int64_t shape[YARD_MAX_RANK], strides[YARD_MAX_RANK];
 
@@ -301,7 +299,6 @@ std::byte* data_of(const yard_tensor_t& t) noexcept {
   return static_cast<std::byte*>(t.data) + t.byte_offset;
 }
 
-// Copies the elements of `a` to `b`, or back.
 void copy_between(const Side<std::byte>& a, const Side<std::byte>& b, bool back,
                   const int64_t* sizes, int32_t rank, const yard_host_t* host) noexcept {
   const Side<std::byte>&from = back ? b : a, &to = back ? a : b;
@@ -346,7 +343,7 @@ void MappedCall::map_tensor(const op::KernelParam& param, yard_value_t& value) n
   if ((own.t.facts & YARD_FACTS_VALID) == 0) own.t.facts = op::facts_of(&own.t);
   own.is_buffered = param.transforms(own.t) != 0;
   writes_through_ |= param.written && !own.is_buffered;
-  if (!own.is_buffered && param.order.count == 0) return;  // as it is
+  if (!own.is_buffered && param.order.count == 0) return;  // passed unchanged
   ++tensors_;
   value.u.tensor = &own.t;
   lay_out(own);

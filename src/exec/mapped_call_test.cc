@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arguments of kernels with parameters of their own: views, buffers, padding, what is copied when; and running such
-// kernels.
+// Tests kernels with their own parameters: views, buffers, padding, and when arguments are copied.
 #include "exec/mapped_call.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +27,7 @@ using ::testing::HasSubstr;
 constexpr const char* kStep =
     "step(out!: T[a, b, c], x: T[a, b, c], y~?: T[b, c], by: float = 1.0) where out may_alias x";
 
-// A kernel of that op, with these parameters; `body` is what it does.
+// A kernel of this op with these parameters, which runs `body`.
 struct Mapped {
   explicit Mapped(const Params& params, uint32_t flags = 0) {
     registry::testing::Shelf shelf;
@@ -59,7 +58,7 @@ struct Mapped {
   bool wrote_buffers_only = false;
 };
 
-// out and x of [2, 3, 4], numbered from 0 on; y is absent.
+// The tensors `out` and `x` have the shape [2, 3, 4]. `x` counts from 0, and `y` is absent.
 struct Call {
   explicit Call(DType t = DType::f32) : dtype(t) {
     std::iota(x.begin(), x.end(), 0.0f);
@@ -149,7 +148,7 @@ TEST(MappedCall, PadsWithZerosAndCrops) {
     std::memcpy(args[1].u.tensor->data, from, 48 * sizeof(float));
     return YARD_OK;
   };
-  std::vector<char> dirt(4096, 0x7f);  // what the buffers held before must not show
+  std::vector<char> dirt(4096, 0x7f);  // earlier contents of the buffers must not show
   EXPECT_EQ(m.run(c.args), YARD_OK);
   EXPECT_EQ(m.run(c.args), YARD_OK);
   EXPECT_EQ(c.out, c.x);
@@ -206,7 +205,7 @@ TEST(MappedCall, WorkspaceFollowsTheBuffers) {
   EXPECT_EQ(m.run(c.args), YARD_OK);
 }
 
-// What prepare() gets is what the kernel runs on; the keys of states are fields of the op.
+// prepare() gets the arguments that the kernel runs on. The keys of states are fields of the op.
 TEST(MappedCall, StatesArePreparedWithTheKernelsArguments) {
   const Params params = {Param("x").layout("c b a"), Param("out"), Param("y"), Param("by")};
   Mapped m(params);
@@ -272,7 +271,7 @@ TEST(MappedCall, TooLargeBuffersAreATransientError) {
   EXPECT_THAT(m.error, HasSubstr("no memory for buffers"));
 }
 
-// A kernel that has written to buffers only leaves inputs that it would overwrite, so that another may be tried.
+// A kernel that wrote only to buffers has left the inputs intact, so another one may be tried.
 TEST(MappedCall, AfterAFailureAnotherKernelMayRunInPlace) {
   const Params params = {Param("x"), Param("out").layout("a c b"), Param("y"), Param("by")};
   const Params plain = {Param("out"), Param("x"), Param("y"), Param("by")};

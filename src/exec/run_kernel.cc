@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running one kernel: workspaces, scratch, transforms of arguments, and exceptions.
 #include <cstdio>
 #include <cstdlib>
 #include <new>
@@ -14,7 +13,7 @@
 namespace yard::exec {
 namespace {
 
-constexpr int kThreadLocal = 1;  // the index in ThreadRecord::locals
+constexpr int kThreadLocal = 1;  // index in ThreadRecord::locals
 constexpr size_t kAlign = 64;
 constexpr uint64_t kMostBytes = uint64_t{1} << 46;
 
@@ -23,7 +22,7 @@ void* allocate(uint64_t bytes) noexcept {
   return std::aligned_alloc(kAlign, (bytes + kAlign - 1) / kAlign * kAlign);
 }
 
-// The header of memory from allocate_scratch(). They form a chain at the call's host_data.
+// The headers of scratch memory form a list that starts at the call's host_data.
 struct Scratch {
   Scratch* next;
 };
@@ -35,7 +34,7 @@ struct Workspace {
   std::unique_ptr<void, Free> memory;
   uint64_t size = 0;
 };
-// A thread's workspaces, one for each depth of nested calls, kept for the next call.
+// A thread keeps one workspace for each depth of nested calls, for later calls.
 using Workspaces = std::vector<Workspace>;
 
 void* workspace(base::ThreadRecord& thread, uint64_t bytes) {
@@ -103,7 +102,6 @@ struct KernelRun {
   CallFrame& frame;
   const Request& r;
   MappedCall* const mapped = nullptr;
-  // In the kernel's order.
   const std::span<const yard_value_t> args =
       mapped != nullptr ? std::span(mapped->args(), mapped->count()) : std::span(r.args, r.count);
   const uint32_t count = static_cast<uint32_t>(args.size());
@@ -135,7 +133,7 @@ struct KernelRun {
     return code;
   }
 
-  // Allocates buffers and workspace in one piece, and copies arguments to the buffers.
+  // Buffers and workspace are one block of memory.
   int32_t prepare() {
     if (mapped != nullptr && !mapped->possible())
       return frame.fail(YARD_DECLINED, "its arguments cannot be transformed as it requires");
@@ -158,7 +156,7 @@ struct KernelRun {
   }
 };
 
-// Apart, since the arguments of such a kernel take kilobytes of stack.
+// A separate function, because a MappedCall takes kilobytes of stack.
 [[gnu::noinline]] int32_t run_mapped(base::ThreadRecord& thread, const registry::Kernel& kernel,
                                      CallFrame& frame, const Request& request) {
   MappedCall mapped(*kernel.map, request.args);

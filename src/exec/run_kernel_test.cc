@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One run of one kernel: its context, workspace, scratch and message; and plans.
+// Tests plans, and one run of one kernel: its context, workspace, scratch and message.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -19,7 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A kernel with the behaviour of a test. `bytes` is the result of workspace().
+// A kernel that does what a test sets. `bytes` is the result of workspace().
 struct Scene {
   std::function<int32_t(yard_call_t*)> body = [](yard_call_t*) { return YARD_OK; };
   std::function<int64_t()> bytes;
@@ -76,7 +76,7 @@ TEST(Workspace, HasTheRequestedSizeAndAlignment) {
     EXPECT_EQ(call->workspace_size, static_cast<uint64_t>(want));
     EXPECT_NE(call->workspace, nullptr);
     EXPECT_TRUE(aligned(call->workspace));
-    std::memset(call->workspace, 0xab, call->workspace_size);  // the sanitizer watches the end
+    std::memset(call->workspace, 0xab, call->workspace_size);  // the sanitizer checks the end
     return YARD_OK;
   };
   for (int64_t n : {0, 1, 63, 64, 65, 4096, 100, 0, 1 << 20}) {
@@ -99,7 +99,7 @@ TEST(Workspace, FailsIfItCannotBeAllocated) {
   EXPECT_EQ(s.run(), YARD_FAULT);
   EXPECT_STREQ(s.error, "no idea");
   EXPECT_FALSE(ran);
-  // The thread's workspace is sound afterwards.
+  // The thread's workspace still works afterwards.
   s.asks([] { return int64_t{128}; });
   EXPECT_EQ(s.run(), YARD_OK);
 }
@@ -136,7 +136,7 @@ TEST(Workspace, IsKeptForTheNextCallAndFreedWithTheThread) {
       return YARD_OK;
     };
     EXPECT_EQ(s.run(), YARD_OK);
-  }).join();  // the leak checker watches
+  }).join();  // the leak checker notices a lost workspace
 }
 
 TEST(Scratch, IsAlignedDistinctAndFreed) {

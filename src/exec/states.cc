@@ -16,7 +16,6 @@ namespace {
 
 Status invalid(std::string text) { return Status(Code::kInvalidArgument, std::move(text)); }
 
-// Converts a value to the option's type.
 Status convert(const op::Param& p, yard_value_t& v) {
   const auto expected = [&](std::string_view what) {
     return invalid(fmt::format("invalid option '{}': expected {}", p.name, what));
@@ -58,26 +57,25 @@ bool same_tensor(const TensorView& a, const TensorView& b) {
 
 }  // namespace
 
-// What create() returned.
 struct State {
   const std::shared_ptr<const registry::Kernel> kernel;
   void* const made;
-  // A kernel may hold pointers to their tensors, or copies of those that are arguments.
+  // A kernel may hold pointers to these tensors.
   const std::shared_ptr<const Weights> weights;
-  // Weights with the name of a parameter: the argument's index, and the weight's.
+  // Holds an argument and a weight, by index, for each weight that is also an argument.
   std::vector<std::pair<uint32_t, size_t>> arguments = {};
-  std::shared_ptr<StateBudget> budget = {};  // that counts it; null if none does
+  std::shared_ptr<StateBudget> budget = {};  // counts this state, unless null
   uint64_t bytes = 0, forks = base::forks();
 
   ~State() {
-    // A forked child counts its own states only.
+    // A forked child counts only its own states.
     if (budget != nullptr && forks == base::forks()) --budget->states, budget->bytes -= bytes;
   }
 };
 
 namespace {
 
-// destroy() may hang or end its thread, so it runs on a thread of no caller.
+// destroy() may hang or end its thread, so it does not run on a caller's thread.
 void end_state(State* s) {
   base::end_on_own_thread([s] {
     const std::unique_ptr<State> ended(s);
@@ -91,7 +89,7 @@ void end_state(State* s) {
 
 States::~States() {
   const base::EndTogether together;
-  std::list<Kept> ended;  // outside the lock
+  std::list<Kept> ended;  // destroyed after the lock is released
   std::lock_guard lock(lock_);
   ended.swap(kept_);
 }
@@ -142,7 +140,7 @@ bool StateBudget::take(uint64_t wanted) noexcept {
 void States::set_weights(Weights weights) {
   auto given = std::make_shared<const Weights>(std::move(weights));
   const base::EndTogether together;
-  std::list<Kept> ended;  // outside the lock
+  std::list<Kept> ended;  // destroyed after the lock is released
   std::lock_guard lock(lock_);
   has_weights_.store(!given->empty(), std::memory_order_relaxed);
   weights_ = std::move(given);
@@ -189,25 +187,25 @@ int32_t States::find_or_make(const StateRequest& r, std::shared_ptr<State>& to) 
     if (const Kept* const known = find_kept(r.kernel, key)) {
       to = known->state;
       if (to != nullptr) return YARD_OK;
-      // It is made again only if it would fit now.
+      // Make the state again only if it fits now.
       if (!budget_->fits(known->bytes, budget_->bytes)) return refuse(known->bytes);
     }
   }
-  // Without the lock: create() and prepare() may call ops.
+  // Release the lock, because create() and prepare() may call ops.
   std::shared_ptr<State> made;
   if (const int32_t code = make(r, made); code != YARD_OK) return code;
   const uint64_t bytes = made->bytes;
   const bool fits = budget_ == nullptr || budget_->take(bytes);
   if (fits) made->budget = budget_;
   {
-    std::list<Kept> ended;  // outside the lock
+    std::list<Kept> ended;  // destroyed after the lock is released
     std::lock_guard lock(lock_);
     Kept* kept = find_kept(r.kernel, key);
     if (kept != nullptr && kept->state != nullptr) {  // another thread was first
       to = kept->state;
       return YARD_OK;
     }
-    if (made->weights == weights_) {  // else they have changed meanwhile
+    if (made->weights == weights_) {  // set_weights() has not run meanwhile
       if (kept == nullptr) kept = &kept_.emplace_front(Kept{&r.kernel, std::move(key), {}, 0});
       kept->bytes = bytes;
       if (fits) kept->state = made;
@@ -215,8 +213,8 @@ int32_t States::find_or_make(const StateRequest& r, std::shared_ptr<State>& to) 
     }
   }
   if (!fits) return refuse(bytes);
-  // The call may have begun before its kernel was removed, and drop_removed() may have run since. Checked after storing:
-  // a removal that is not seen here drops the state itself.
+  // The kernel may have been removed during this call. Check this after storing the state: a later
+  // removal drops the state itself.
   if (budget_ != nullptr && !is_registered(*budget_->registry(), r.kernel)) drop_removed();
   to = std::move(made);
   return YARD_OK;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// States of kernels that have create(). They belong to an instance of an op, or to the plain calls of a runtime, one for
-// each combination of values of the fields that the kernel names. A state is destroyed when it is neither among the last
-// kKept nor used by a call, on a thread of its own (base/tasks.h). The states of a runtime together hold a bounded number of
-// bytes: a state that would exceed the bound is destroyed again, and its kernel declines the call.
+// States of kernels that have create(). A state belongs to an instance of an op or to the plain
+// calls of a runtime. There is one for each combination of values of the fields that the kernel
+// names. A state that is neither among the last kKept nor used by a call is destroyed on a separate
+// thread (base/tasks.h). If the states of a runtime would hold too many bytes, the kernel declines
+// the call.
 #pragma once
 
 #include <yard/call_spec.h>
@@ -26,27 +27,24 @@ struct OwnedValue {
   yard_value_t value;
 };
 
-// Shared by all states of one runtime.
 struct StateBudget {
   static constexpr uint64_t kMostBytes = uint64_t{4} << 30;
 
-  // Returns the registry as calls see it now.
   std::function<std::shared_ptr<const registry::State>()> registry;
   std::atomic<uint64_t> most_bytes{kMostBytes};
-  std::atomic<uint64_t> states{0}, bytes{0};  // that exist in this process
+  std::atomic<uint64_t> states{0}, bytes{0};  // existing in this process
 
-  // Whether there is room for so many bytes beside those that are held.
+  // Returns whether `wanted` more bytes fit beside `held` bytes.
   bool fits(uint64_t wanted, uint64_t held) const noexcept {
     return wanted <= most_bytes && held <= most_bytes - wanted;
   }
-  // Counts a state. Returns false, and counts nothing, if it does not fit.
+  // Counts a state. Returns false and counts nothing if the state does not fit.
   bool take(uint64_t wanted) noexcept;
 
  private:
   const base::InChild in_child_{[this] { states = bytes = 0; }};
 };
 
-// A call that needs a state.
 struct StateRequest {
   const registry::Kernel& kernel;
   const op::Program& program;
@@ -59,28 +57,28 @@ class States {
  public:
   static constexpr size_t kKept = 64;
 
-  // Without a budget bytes are not bounded, and kernels stay registered for as long as this lives.
+  // Without a budget, bytes are not limited, and drop_removed() must not be called.
   explicit States(std::shared_ptr<StateBudget> budget = nullptr) : budget_(std::move(budget)) {}
   ~States();
   States& operator=(States&&) = delete;
 
-  // Before the first call.
   void set_options(std::vector<OwnedValue> options) { options_ = std::move(options); }
-  // Named tensors, borrowed. Drops the cached states: the next call creates new ones.
+  // Borrows the tensors. Drops the cached states, so that the next call makes new ones.
   void set_weights(Weights weights);
   bool has_weights() const noexcept { return has_weights_.load(std::memory_order_relaxed); }
 
-  // Finds the state for this call, or creates it with the frame's call as context. Declines if the state was made from other
-  // weights than the call passes, or if it would exceed the bound. The frame gets the message of a failure.
+  // Makes the state if there is none; create() gets the frame's call. Declines if the call passes
+  // other weights than the state was made from, or if the state exceeds the budget. The frame gets
+  // the message.
   int32_t find(const StateRequest& request, std::shared_ptr<void>& to);
 
-  // Drops states whose kernels are no longer registered. For after each change. The caller holds no lock.
+  // Drops states of kernels that are no longer registered. The caller must not hold a lock.
   void drop_removed();
   struct Held {
     size_t states = 0;
     uint64_t bytes = 0;
   };
-  Held held() const;  // by the cache
+  Held held() const;  // totals of the cache
 
  private:
   struct Kept {
@@ -91,25 +89,25 @@ class States {
   };
   int32_t find_or_make(const StateRequest& request, std::shared_ptr<State>& to);
   int32_t make(const StateRequest& request, std::shared_ptr<State>& to);
-  // Under the lock. Makes it the first one.
+  // Moves the found state to the front. The caller holds the lock.
   Kept* find_kept(const registry::Kernel& kernel, const std::vector<int64_t>& key);
 
   const std::shared_ptr<StateBudget> budget_;
   std::vector<OwnedValue> options_;
   std::atomic<bool> has_weights_{false};
   mutable base::Mutex lock_{base::Rank::kStates};
-  // Under the lock.
+  // lock_ guards the following members.
   std::list<Kept> kept_;  // most recently used first
   std::shared_ptr<const Weights> weights_ = std::make_shared<Weights>();
-  // A child leaves the states of its parent as they are: they may depend on threads that the child does not have.
+  // A child leaves its parent's states alone, since they may need threads that it does not have.
   const base::InChild in_child_{[this] { std::construct_at(&kept_); }};
 };
 
-// The options that a kernel is created with, in the order of its schema, with defaults. An error names the option.
+// Returns the options for create() in the order of the schema. An error names the option.
 Result<std::vector<yard_named_value_t>> kernel_options(const registry::Kernel& kernel,
                                                        const std::vector<OwnedValue>& given);
 
-// An error names a weight that the kernel does not declare, or one that is missing. A kernel that declares none takes all.
+// An error names an unknown or missing weight. A kernel that declares no weights takes all.
 Status check_weights(const registry::Kernel& kernel, const Weights& given);
 
 }  // namespace yard::exec

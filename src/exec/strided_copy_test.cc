@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between tensors of any strides and dtypes, against element-by-element copies.
+// Compares copies between tensors of any strides and dtypes with element-by-element copies.
 #include "exec/mapped_call.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,8 @@ class RandomCopy {
  public:
   explicit RandomCopy(uint64_t seed) : random_(seed) {}
 
-  // Copies between random strides of one random shape. Empty if all elements arrive, and nothing else is written.
+  // Copies between random strides of one random shape. Returns an empty text if all elements arrive
+  // and nothing else is written.
   std::string check(DType from, DType to) {
     rank_ = static_cast<int32_t>(below(6));
     for (int32_t i = 0; i < rank_; ++i)
@@ -59,7 +60,8 @@ class RandomCopy {
 
   int64_t below(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
 
-  // Dimensions in a random order, with gaps, perhaps backwards, or (of what is only read) all the same.
+  // Lays out the dimensions in a random order, with gaps, and some of them backwards. With
+  // `may_repeat`, all elements may share one place.
   void make(Memory& m, DType t, bool may_repeat) {
     std::vector<int32_t> order;
     for (int32_t i = 0; i < rank_; ++i) order.push_back(i);
@@ -133,7 +135,7 @@ TEST(StridedCopy, KeepsAllDigitsOfLargeIntegers) {
   EXPECT_EQ(small[0], -1);
 }
 
-// The quick conversions are those of op::load and op::store, bit by bit.
+// The fast conversions agree with op::load and op::store bit by bit.
 TEST(StridedCopy, ConvertsAllSmallFloatsExactly) {
   const int64_t one = 1, all = 65536;
   std::vector<uint16_t> small(65536);
@@ -162,7 +164,8 @@ TEST(StridedCopy, RoundsAsStoreDoes) {
     float f;
     std::memcpy(&f, &u, sizeof f);
     wide.push_back(f);
-    // Around the steps of f16: halves of its last place, and its smallest numbers.
+    // These numbers are around the steps of f16: halves of its last place, and its smallest
+    // numbers.
     wide.push_back(
         std::ldexp(static_cast<float>(random() % 8192) / 2, static_cast<int>(random() % 34) - 26));
   }
@@ -187,7 +190,7 @@ TEST(StridedCopy, RoundsAsStoreDoes) {
   }
 }
 
-// A host that runs the pieces of a loop in another order, and counts them.
+// A host that runs the pieces of a loop in another order and counts them.
 struct SharingHost {
   int pieces = 0;
   int32_t result = YARD_OK;
@@ -204,7 +207,7 @@ struct SharingHost {
   }
 };
 
-// [rows, columns] of f32, transposed and as bf16.
+// Copies f32[rows, columns] to a transposed bf16 tensor.
 std::vector<uint16_t> transposed(int64_t rows, int64_t columns, const yard_host_t* host) {
   std::vector<float> from(static_cast<size_t>(rows * columns));
   for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<float>(i % 1009);
