@@ -5,7 +5,7 @@
 
 namespace yard::select {
 
-// The op's dimensions, in the order of its fields; at most Buckets::kMost count.
+// Returns at most Buckets::kMost dimensions, in the order of the op's fields.
 static std::vector<op::Field> health_dims(const op::Program& program) {
   std::vector<op::Field> dims;
   for (const std::string& name : program.field_names()) {
@@ -23,7 +23,7 @@ Device device_of(const yard_value_t* args, uint32_t count) noexcept {
   return {};
 }
 
-// The dtypes of all tensors of a call, packed; of a list the first tensor counts.
+// Only the first tensor of a list counts.
 static uint64_t call_dtypes(const op::Program& program, const yard_value_t* args) noexcept {
   DType dtypes[YARD_MAX_ARGS];
   size_t n = 0;
@@ -44,14 +44,13 @@ health::CallKind call_kind(const op::Program& program, const std::vector<op::Fie
   return kind;
 }
 
-// What dimensions in these buckets pass; one that is absent counts as 0. There are as many buckets as dimensions.
+// Tests whether dimensions are in these buckets. A dimension that is absent counts as 0.
 static std::vector<op::Predicate> size_predicates(const health::Buckets& sizes,
                                                   const std::vector<op::Field>& dims) {
   std::vector<op::Predicate> to;
   const auto buckets = sizes.get();
   for (size_t i = 0; i < buckets.size(); ++i) {
     const auto [low, high] = health::Buckets::range(buckets[i]);
-    // Two thresholds, not one range: a range of row counts can then be found between them.
     if (low > 0)
       to.push_back({dims[i], op::IntegerTest::at_least(static_cast<int64_t>(low)), false});
     if (high < INT64_MAX)
@@ -73,12 +72,12 @@ std::string call_text(const op::Program& program, const yard_value_t* args) {
   op::CallSpec spec = op::Call::capture(program, args).to_spec(program);
   for (op::SpecArg& a : spec.args)
     for (op::TensorSpec& t : tensors_of(a.value)) t.align = YARD_MAX_ALIGN;
-  // Outputs that follow from the inputs are left out again.
+  // Leave out outputs that follow from the inputs.
   const auto call = op::Call::from_spec(program, spec);
   return op::to_string(call.ok() ? call->to_spec(program) : spec);
 }
 
-// Features of the device that a call is on are checked when that is known.
+// The device of a call is not known yet, so features of it are checked later.
 static bool depends_on_call(const registry::Feature& n, const registry::Kernel& k) {
   return !n.of_processor() && n.device.index == registry::Feature::kEvery &&
          n.device.type == k.backend->d.device_type;
@@ -127,7 +126,7 @@ yard_verdict_t machine_verdict(const registry::Kernel& k, const ProcessState& pr
 namespace {
 
 struct LimitMeaning {
-  std::optional<op::Field::Kind> property;  // of an argument; unset: the field that the limit names
+  std::optional<op::Field::Kind> property;  // of an argument; unset if the limit names a field
   op::IntegerTest test;
   int32_t reason;
 };
@@ -164,8 +163,8 @@ void add_limit(const op::Program& program, const yard_limit_t& l, uint32_t index
       to.push_back({{op::Field::of(*property, i), test}, index, reason, presence ? 0 : i});
 }
 
-// What the parameters of a kernel's own require of a call. An argument whose dtype cannot be converted is a matter of
-// limits, any other mismatch one of transforms.
+// Reads what a kernel's own parameters require. A dtype that cannot be converted fails a limit, and
+// any other mismatch needs a transform.
 void read_params(const op::ArgumentMap& map, uint32_t limits, KernelCandidate& c) {
   for (uint32_t i = 0; i < map.params.size(); ++i) {
     const op::KernelParam& p = map.params[i];
@@ -217,7 +216,7 @@ void CandidateSet::read_health() {
   for (KernelCandidate& c : all_) {
     for (const health::BreakerStatus& h : of->kernels)
       if (h.key.kernel == c.kernel->id) c.breaker = note(h);
-    // A key of an op that had other dimensions then is no kind of its calls now.
+    // Keys may come from an earlier op with other dimensions. They do not match its calls now.
     for (const health::BreakerStatus& h : of->keys)
       if (h.key.kernel == c.kernel->id && h.key.kind.sizes.get().size() == dims_.size())
         c.key_breakers.push_back({note(h), size_predicates(h.key.kind.sizes, dims_)});
@@ -247,7 +246,7 @@ std::vector<NeededTransform> KernelCandidate::needed_transforms(const yard_value
     const uint32_t kinds = p.transforms(t);
     if (kinds == 0) continue;
     const auto from = static_cast<DType>(t.facts & YARD_FACTS_DTYPE);
-    // As cost hints see it: keys of plans have half octaves.
+    // Cost hints see half octaves, too, because keys of plans hold no more.
     const int64_t size = op::detail::read_tensor(op::Field::Kind::kSize, {}, &t);
     const double bytes = static_cast<double>(op::half_octave_floor(size)) *
                          (bits(from) + bits(p.dtype_for(from))) / 8;

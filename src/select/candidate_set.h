@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A candidate set: the kernels of one op under one policy, with everything that does not depend on the call. Immutable;
-// made for each snapshot entry; threads may select from it at once.
+// The kernels of one op under one policy, with everything that does not depend on the call. A
+// CandidateSet is immutable and made for each snapshot entry. Threads may select from it at once.
 //
-// The selector reads of a call only what a set lists: predicates, fields of verifiers and cost hints, rules. The keys of
-// the plan cache are compiled from the same lists, so a cached plan is the plan that a fresh selection would give.
+// The selector reads only what the set lists of a call: predicates, fields of verifiers and cost
+// hints, and rules. The keys of the plan cache are compiled from these lists, so a cached plan
+// equals the plan that a fresh selection would make.
 #pragma once
 
 #include <yard/options.h>
@@ -28,42 +29,41 @@
 
 namespace yard::select {
 
-// Of a call that fits the program. `dims` are those of its CandidateSet.
+// The call must fit the program. `dims` must be CandidateSet::dims().
 health::CallKind call_kind(const op::Program& program, const std::vector<op::Field>& dims,
                            const yard_value_t* args);
-// The device of the first tensor of a call.
 Device device_of(const yard_value_t* args, uint32_t count) noexcept;
-// A hash of the call's sizes, for calls of one kind.
+// Tells calls of one kind apart.
 uint64_t sizes_hash(const std::vector<op::Field>& dims, const yard_value_t* args) noexcept;
-// The call as a CallSpec, without alignment.
+// Returns the call as a CallSpec without alignment.
 std::string call_text(const op::Program& program, const yard_value_t* args);
 
-// A limit of a kernel; one on every tensor is listed once for each.
+// A limit on every tensor is listed once for each tensor.
 struct Limit {
   op::Predicate predicate;
-  uint32_t index;  // into registry::Kernel::limits; beyond these, into its own parameters
+  uint32_t index;  // in registry::Kernel::limits; beyond these, in its own parameters
   int32_t reason;  // YARD_REASON_* of calls that fail it
-  uint32_t arg;    // the argument that a limit on tensors is about; else 0
+  uint32_t arg;    // the argument of a limit on tensors; else 0
 };
 
-// A breaker of calls with the device and dtypes of its key, and with sizes that pass these.
+// A breaker of calls that have its key's device and dtypes, and sizes that pass `sizes`.
 struct KeyBreaker {
   const health::BreakerStatus* status;
   std::vector<op::Predicate> sizes;
 };
 
-// What foreign code is given of a call: integer fields, and arguments as they are.
+// The parts of a call that foreign code may read: integer fields and whole arguments.
 struct Reads {
-  std::vector<op::Field> fields;  // in the order of the names; others than integers have no sources
+  std::vector<op::Field> fields;  // in the order of the names; without sources if not integers
   std::vector<uint8_t> args;      // read whole
 
-  // All arguments if there are no names.
+  // If `names` is null, returns all arguments.
   static Reads resolve(const op::Program& program, const std::vector<std::string>* names);
 };
 
 struct NeededTransform {
   uint32_t param;  // of the kernel's own
-  uint32_t kinds;  // op::Transform
+  uint32_t kinds;  // a mask of op::Transform
   DType from;
   double ns;  // estimated
 };
@@ -75,20 +75,20 @@ struct KernelCandidate {
   std::vector<op::Field> cost_fields;
   std::vector<uint32_t> transformable;  // the kernel's own parameters with requirements
   yard_verdict_t fixed{};               // why policy or the machine excludes it from all calls
-  std::vector<uint32_t> device_needs;   // of a call's device, into registry::Kernel::needs
-  // Of OpSettings::health: the breaker of all its calls (null: closed), and those of some kinds of calls.
+  std::vector<uint32_t> device_needs;   // in registry::Kernel::needs: features of the device
+  // Breakers from OpSettings::health: for all calls (null if closed), and for some kinds of calls.
   const health::BreakerStatus* breaker = nullptr;
   std::vector<KeyBreaker> key_breakers;
-  // The sizes of the kinds of calls that are counting (health/health_snapshot.h). The selection does not depend on them.
+  // Sizes of kinds of calls that are counting (health/health_snapshot.h). Selection ignores them.
   std::vector<std::vector<op::Predicate>> counting;
 
-  // The breaker that a call is subject to; null if none is open or half-open.
+  // Returns the open or half-open breaker that a call is subject to, or null.
   const health::BreakerStatus* breaker_for(const op::Program& program, Device device,
                                            const yard_value_t* args) const noexcept;
   std::vector<NeededTransform> needed_transforms(const yard_value_t* args) const;
 };
 
-// Whether a device has a feature, or any device of that type if the index is -1. For the processor it is detected.
+// Index -1 asks whether any device of the type has the feature. Processor features are detected.
 bool has_feature(const yard_host_t* host, Device device, const std::string& name);
 
 struct ProcessState {
@@ -96,11 +96,10 @@ struct ProcessState {
   bool forked = false;  // a forked child, where backends that do not survive fork() are excluded
 };
 
-// What decides how calls of the op are served, besides clauses.
 struct OpSettings {
-  // What observes the calls; null if there is none.
+  // Objects that observe the calls. Each may be null.
   struct Watch {
-    std::shared_ptr<const policy::Rollout> rollout;            // of other rules
+    std::shared_ptr<const policy::Rollout> rollout;            // a rollout of other rules
     std::shared_ptr<registry::ResultChecker> checker;          // runs before and after kernels
     std::shared_ptr<const registry::CallObservers> observers;  // are called after every call
 
@@ -108,12 +107,12 @@ struct OpSettings {
   } watch;
   struct Cache {
     bool enabled = true;                   // whether plans are kept
-    size_t plans = 0;                      // how many; 0: the runtime's default
-    std::chrono::nanoseconds lifetime{0};  // of a plan; 0: until something changes
+    size_t plans = 0;                      // most plans to keep; 0 means the runtime's default
+    std::chrono::nanoseconds lifetime{0};  // of a plan; 0 means until something changes
   } cache;
   op::Labels labels;                                     // of every call; rules may read them
-  std::shared_ptr<const health::HealthSnapshot> health;  // null: all breakers of the op are closed
-  std::optional<size_t> fallbacks;                       // kernels after the first; unset: all
+  std::shared_ptr<const health::HealthSnapshot> health;  // null if all breakers are closed
+  std::optional<size_t> fallbacks;  // most kernels after the first; unset means all
 };
 
 class CandidateSet {
@@ -130,17 +129,17 @@ class CandidateSet {
   const policy::ModeSettings& mode() const noexcept { return clauses_.sources().mode; }
   const OpSettings& settings() const noexcept { return settings_; }
   bool strict() const noexcept { return clauses_.sources().policy.strict.value_or(false); }
-  // Inputs that a kernel may overwrite are copied before it runs.
+  // Inputs that a kernel may overwrite are then copied before it runs.
   bool saves_inputs() const noexcept { return saves_inputs_; }
-  // Whether labels of a call may matter: rules read them, or a mode of the program, which can read everything.
+  // Rules may read labels, and a mode of the program can read everything.
   bool reads_labels() const noexcept;
-  // Whether a breaker is half-open. Calls need a permit before they run its kernel.
+  // A call then needs a permit before it runs a kernel whose breaker is half-open.
   bool half_open() const noexcept { return half_open_; }
-  // The half-open breaker that a call of this kernel is subject to; null: none.
+  // Returns the half-open breaker that a call of this kernel is subject to, or null.
   const health::BreakerStatus* half_open_breaker(const registry::Kernel& kernel,
                                                  const yard_value_t* args) const;
   const Reads& mode_reads() const noexcept { return mode_reads_; }
-  // Static mode without a static kernel.
+  // Returns whether the mode is static and the op has no static kernel.
   bool unmapped() const noexcept { return mode().is_static_only() && clauses_.mapped().empty(); }
 
  private:
@@ -161,12 +160,12 @@ inline void reject(yard_verdict_t& v, int32_t reason, int64_t a = 0, int64_t b =
   v.reason = reason;
   v.figures[0] = a, v.figures[1] = b, v.figures[2] = c;
 }
-// A clause that excludes a kernel, as a verdict: the first figure is its index.
+// `clause` excludes a kernel. The first figure of the verdict is its index.
 yard_verdict_t verdict_of(const policy::Clauses& clauses, uint32_t clause) noexcept;
-// Why the machine or the process excludes a kernel from all calls.
+// Returns why the machine or the process excludes a kernel from all calls.
 yard_verdict_t machine_verdict(const registry::Kernel& kernel, const ProcessState& process);
 policy::KernelFacts facts_of(const registry::Kernel& kernel) noexcept;
-// Why policy rules out all that a backend provides: its vendor, or its switch; NONE if it does not.
+// Returns why policy excludes a whole backend (by vendor or switch), or NONE.
 int32_t backend_reason(const Policy& policy, const registry::Backend& backend);
 
 }  // namespace yard::select

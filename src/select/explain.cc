@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// A selection with notes, counterfactuals; and the explanation as text and as JSON.
 #include "select/select.h"
 
 #include <fmt/format.h>
@@ -17,7 +16,7 @@
 namespace yard::select {
 namespace {
 
-// "deny_vendors excluded vendor.acme, which would have been first"; empty if that is not so.
+// Returns text like "deny_vendors excluded vendor.acme, which would have been first", or nothing.
 std::string counterfactual(const ExplainRequest& q, const CandidateSet& candidates,
                            const KernelCandidate& c, const yard_verdict_t& verdict) {
   const policy::Clause* clause = deciding_clause(candidates, verdict);
@@ -74,7 +73,6 @@ Candidate describe_candidate(const CandidateSet& candidates, size_t i, const Not
   return out;
 }
 
-// The rule, map or mode that chose the winner; empty if there is none.
 std::string chooser(const CandidateSet& candidates, const Notes& notes, uint16_t winner) {
   const policy::Clauses& clauses = candidates.clauses();
   const uint32_t rule = notes.entries[winner].rule;
@@ -175,7 +173,6 @@ namespace {
 
 using base::JsonObject;
 
-// Whole numbers without a decimal point.
 std::string number_json(double x) { return std::isfinite(x) ? fmt::format("{}", x) : "null"; }
 
 template <class T, class F>
@@ -256,7 +253,7 @@ std::string Explanation::to_text(bool colour) const {
   std::string out = call + "\n";
   out += selected.empty() ? "  " + paint("31", "no kernel is allowed, able and healthy") + "\n"
                           : "  runs " + paint("1;32", selected) + "\n";
-  size_t id_width = 6, kind_width = 4, estimate_width = 0;  // as the titles have
+  size_t id_width = 6, kind_width = 4, estimate_width = 0;  // the sizes of the titles
   const auto estimate = [](const Candidate& c) {
     return c.estimate_ns ? fmt::format("~{:.0f} ns", *c.estimate_ns) : std::string();
   };

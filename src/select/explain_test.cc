@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Explanations: the winner, why the others are not, the part of policy; as data, text and JSON.
+// Tests explanations as data, text and JSON: the winner, why others lost, and the part of policy.
 #include "select/select.h"
 
 #include <gmock/gmock.h>
@@ -164,7 +164,7 @@ TEST(Detail, OfProbesAndVerifiers) {
     return v->reason = YARD_REASON_OWN + 5, YARD_DECLINED;
   });
   EXPECT_EQ(c.detail, "its own reason 5, which it does not explain");
-  // A code of the catalogue with figures of its own is not taken for a limit's.
+  // If a verifier uses a code of the catalogue, its figures are not taken for a limit's.
   c = verifier("default.borrowed", [](const yard_query_t*, yard_verdict_t* v) -> int32_t {
     *v = {YARD_REASON_DIM_TOO_SMALL, 0, {0, 4, 0}};
     return YARD_DECLINED;
@@ -196,7 +196,7 @@ TEST(Detail, OfTheOutrankedNamesTheStepThatDecided) {
       "default.slow", [](void*, const int64_t*, uint32_t) { return 250.0; }, 150);
   EXPECT_EQ(r.candidate("default.slow").detail, "estimated 250 ns against 100 ns");
   EXPECT_EQ(r.candidate("default.slow").estimate_ns, 250.0);
-  // With one that states none, estimates decide nothing and are not named.
+  // If one kernel states no estimate, estimates decide nothing and are not named.
   r.add("default.silent", "plain", YARD_KIND_DEFAULT, 150);
   EXPECT_EQ(r.candidate("default.slow").detail, "priority 150 against 160");
   r.policy.deny_kernels = {"default.fast"};
@@ -247,7 +247,7 @@ TEST(Counterfactual, NotOfAKernelThatWouldNotHaveWon) {
   Ring r = explained_field();
   r.policy.deny_vendors = {"other"};  // the second vendor would have come third
   EXPECT_THAT(r.explain().counterfactuals, IsEmpty());
-  // Nor of one that could not have run anyway.
+  // A kernel that could not have run has no counterfactual either.
   r.add("vendor.wide", "other", YARD_KIND_VENDOR, [](yard_kernel_t& d) {
     static const yard_limit_t l = {YARD_LIMIT_MIN, 0, "hidden", 1 << 20, 0, 0};
     d.priority = 900, d.limits = &l, d.limit_count = 1;
@@ -288,7 +288,7 @@ TEST(Standing, OfAKernelOnItsOwnDevice) {
   std::string text;
   for (const KernelCandidate& c : candidates.all())
     reasons[c.kernel->id] = standing(c, nullptr, &text).reason;
-  EXPECT_EQ(reasons["default.a"], YARD_REASON_NONE);  // denied, but there
+  EXPECT_EQ(reasons["default.a"], YARD_REASON_NONE);  // denied, but available
   EXPECT_EQ(reasons["vendor.acme"], YARD_REASON_DISABLED);
   EXPECT_EQ(reasons["default.gone"], YARD_REASON_UNAVAILABLE);
   EXPECT_THAT(text, HasSubstr("its probe returned 5"));

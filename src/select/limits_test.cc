@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits of kernels: every kind on both sides of its edge, and the flags.
+// Tests every kind of limit on both sides of its edge, and the flags.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@ namespace {
 
 using testing::Ring;
 
-// A kernel with one limit; the reason of a call, and its figures.
+// Adds a kernel with one limit, and checks the reason and figures of calls.
 void expect_edge(yard_limit_t limit, int32_t reason, const char* inside, const char* outside,
                  int64_t found = 0) {
   Ring r;
@@ -41,7 +41,7 @@ TEST(Limit, DTypes) {
               "norm(f32[4,8])", YARD_F32);
   expect_edge({YARD_LIMIT_DTYPE, 0, "x", halves, 0, 0}, YARD_REASON_DTYPE, "norm(f16[4,8])",
               "norm(f64[4,8])", YARD_F64);
-  // An argument that is not there has no dtype to be wrong.
+  // An argument that is absent cannot have a wrong dtype.
   expect_edge({YARD_LIMIT_DTYPE, 0, "bias", halves, 0, 0}, YARD_REASON_DTYPE, "norm(f32[4,8])",
               "norm(f32[4,8], f32[8])", YARD_F32);
 }
@@ -57,7 +57,7 @@ TEST(Limit, Layouts) {
               "norm(f32[4,8;0,1])");
   Ring r;
   r.limit("default.l", {YARD_LIMIT_COMPACT, 0, nullptr, 0, 0, 0});
-  // Which argument it was.
+  // The third figure is the argument.
   EXPECT_EQ(r.note("default.l", "norm(f32[4,8], f32[8;2])").verdict.figures[2], 2);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one total order: force, lock, order of the op, kind, estimate, priority, id.
+// Tests the total order of kernels: force, lock, order of the op, kind, estimate, priority, id.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -78,7 +78,7 @@ TEST(Order, OfTheOpIsExhaustive) {
   EXPECT_EQ(r.reason("reference.cpp"), YARD_REASON_NOT_IN_ORDER);
   r.policy.per_op["norm"] = {"vendor:nobody", "impl:nothing"};
   EXPECT_TRUE(r.order().empty());
-  // An order that names another op leaves this one alone, and what a token names keeps its own order.
+  // An order of another op has no effect here. Kernels that one token names keep their own order.
   r.policy.per_op.clear();
   r.policy.per_op["softmax"] = {"reference"};
   EXPECT_EQ(r.order().size(), 4u);
@@ -112,7 +112,7 @@ TEST(Order, EstimatesDecideIfAllStateOne) {
   EXPECT_EQ(r.note("default.fast").estimate_ns, 64);
   r.add("default.silent", "plain", YARD_KIND_DEFAULT, 500);
   EXPECT_THAT(r.order(), ElementsAre("default.slow", "default.silent", "default.fast"));
-  // One that is excluded, or in a later tier, does not matter.
+  // A kernel that is excluded, or in a later tier, does not matter.
   r.policy.deny_kernels = {"default.silent"};
   r.add("reference.cpp", "plain", YARD_KIND_REFERENCE);
   EXPECT_THAT(r.order(), ElementsAre("default.fast", "default.slow", "reference.cpp"));
@@ -161,7 +161,7 @@ TEST(Order, StrictIsThePolicys) {
   Ring r = field();
   r.policy.strict = true;
   EXPECT_TRUE(r.candidates().strict());
-  EXPECT_EQ(r.order().size(), 4u);  // the executor takes the first only
+  EXPECT_EQ(r.order().size(), 4u);  // the executor takes only the first
   r.policy.strict = false;
   EXPECT_FALSE(r.candidates().strict());
 }

@@ -78,7 +78,7 @@ std::string open_breaker_text(const health::BreakerStatus& breaker) {
 
 namespace {
 
-// The figures are the indices of the feature and of the device. A negative one is any device.
+// The figures are the indices of the feature and of the device. A negative one means any device.
 std::string feature_text(const registry::Kernel& k, const int64_t figures[3]) {
   const registry::Feature& n = k.needs[static_cast<size_t>(figures[0])];
   if (n.of_processor()) return fmt::format("needs {}, which this machine does not offer", n.text);
@@ -96,7 +96,7 @@ std::string dtypes_text(int64_t mask) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// A failed limit; the meaning of all other reasons.
+// For reasons other than a failed limit, returns the meaning of the reason.
 std::string limit_text(const CandidateSet& candidates, const KernelCandidate& c,
                        const yard_verdict_t& v) {
   const auto index = static_cast<size_t>(v.figures[0]), arg = static_cast<size_t>(v.figures[2]);
@@ -104,7 +104,7 @@ std::string limit_text(const CandidateSet& candidates, const KernelCandidate& c,
   if (!of_limit) return reason_meaning(v.reason);
   const auto& params = candidates.program().schema().params;
   const size_t limits = c.kernel->limits.size();
-  // No dtype that a parameter of its own takes has all values of the argument's.
+  // The kernel's own parameter has no dtype that holds all values of the argument's dtype.
   if (index >= limits)
     return fmt::format(
         "{} is {}; it takes {}, and what can be converted to that without loss", params[arg].name,
@@ -191,7 +191,7 @@ std::string describe(const CandidateSet& candidates, const KernelCandidate& c,
     return i < k.reasons.size() ? registry::fill_in(k.reasons[i], v.figures)
                                 : fmt::format("its own reason {}, which it does not explain", i);
   }
-  // The figures of a verifier have no common meaning.
+  // A verifier's figures have no common meaning.
   if (v.flags == kByVerifier && v.reason != YARD_REASON_VERIFIER_BROKEN)
     return reason_meaning(v.reason);
   const policy::Clause* clause = deciding_clause(candidates, v);

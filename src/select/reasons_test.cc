@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The catalogue is one: the enum of plugin.h, the table and the page say the same.
+// Checks that the enum of plugin.h, the table of reasons and the page agree.
 #include "select/reasons.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ TEST(Reasons, CodesBeyondTheTable) {
     EXPECT_EQ(reason_name(code), "unknown") << code;
 }
 
-// The pieces of a line between separators, without the blanks around them.
+// Splits a line at separators and trims blanks.
 std::vector<std::string> cells(const std::string& line, char separator) {
   std::vector<std::string> out;
   std::istringstream in(line);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Filter, verify, order; and modes that the program has added.
+// Filters, verifies and orders kernels, and applies modes that the program has added.
 #include "select/select.h"
 
 #include <fmt/format.h>
@@ -43,8 +43,8 @@ struct Selection {
   const KernelCandidate& candidate(size_t i) const { return candidates.all()[i]; }
 };
 
-// Figures of a failed limit: its index, the value found (0 for optional arguments), and the index of
-// the argument if the limit is about tensors.
+// The figures are the index of the limit, the value found (0 for optional arguments), and the index
+// of the argument if the limit is about tensors.
 void check_limit(const Selection& s, const Limit& l, yard_verdict_t& v) {
   int64_t found = 0;
   if (op::holds(l.predicate, s.args, found)) return;
@@ -93,7 +93,6 @@ void check_health(const Selection& s, const KernelCandidate& c, Notes::Entry& no
   note.text = fmt::format("its breaker for {} {}", calls, open_breaker_text(*breaker));
 }
 
-// Transforms that the call needs for the kernel must be allowed, and possible for the host.
 void check_transforms(const Selection& s, const KernelCandidate& c, Notes::Entry& note) {
   note.transforms = c.needed_transforms(s.args);
   for (const NeededTransform& t : note.transforms) {
@@ -130,7 +129,7 @@ void check(const Selection& s, const KernelCandidate& c, Notes::Entry& note) {
   for (size_t i = 0; i < c.limits.size() && fine(); ++i) check_limit(s, c.limits[i], v);
   if (fine()) check_transforms(s, c, note);
   if (fine()) check_health(s, c, note);
-  // Expensive checks come last: the probe runs once per device, the verifier every time.
+  // Expensive checks come last. A probe runs once per device, a verifier every time.
   if (fine() && k.backend->d.probe != nullptr) {
     const registry::DeviceProbe& probe = k.backend->probe(s.device, s.candidates.host());
     if (!probe.available) {
@@ -153,14 +152,14 @@ double estimate(const Selection& s, const KernelCandidate& c) {
     return std::isfinite(ns) && ns >= 0 ? ns : -1;
   } catch (...) {
     if (detail::thread_is_unwinding()) throw;
-    return -1;  // no estimate; the kernel itself may still be fine
+    return -1;  // the kernel itself may still work
   }
 }
 
-// Best first. Candidates are in the order of their ids, so stable sorts break ties by id.
+// Puts the best first. Candidates come in the order of ids, so stable sorts break ties by id.
 void sort(const Selection& s, Order& order) {
   const auto note = [&](uint16_t i) -> Notes::Entry& { return s.notes.entries[i]; };
-  // The static kernel comes before those that rules name.
+  // The static kernel comes before the kernels that rules name.
   const auto group = [&](uint16_t i) {
     const int tier = s.candidates.clauses().tier(i);
     return std::tuple(tier >= 0, note(i).rule, tier);
@@ -251,7 +250,6 @@ void follow_chain(const Selection& s, size_t first, Order& order) {
   }
 }
 
-// The kernels that can take the call, by id.
 Order find_able(const Selection& s) {
   const policy::Clauses& clauses = s.candidates.clauses();
   s.notes.entries.assign(s.candidates.all().size(), {});
@@ -259,7 +257,7 @@ Order find_able(const Selection& s) {
   for (size_t i = 0; i < s.notes.entries.size(); ++i) {
     const KernelCandidate& c = s.candidate(i);
     Notes::Entry& note = s.notes.entries[i];
-    // Clauses come before what the call itself rules out; those with conditions come after the machine.
+    // Clauses come before what the call rules out. Clauses with conditions come after the machine.
     const uint32_t excluded = s.rulings[i].excluded;
     const bool by_machine =
         c.fixed.reason != YARD_REASON_NONE && clauses.always(i).excluded == kNoClause;
@@ -318,7 +316,7 @@ Order order_in_groups(const Selection& s, Order able) {
   return all;
 }
 
-constexpr int kThreadLocal = 0;  // our index in ThreadRecord::locals
+constexpr int kThreadLocal = 0;  // index in ThreadRecord::locals
 void delete_rulings(void* p) { delete static_cast<policy::Rulings*>(p); }
 
 }  // namespace
@@ -328,8 +326,8 @@ int select_depth() noexcept { return t_depth; }
 Order select(const CandidateSet& candidates, const yard_value_t* args, uint32_t count,
              uint32_t flags, Notes* notes) {
   const DepthGuard depth;
-  // A verifier may call an op, whose selection makes one of its own. A thread_local with a destructor would end the process if
-  // there is no memory to register the destructor.
+  // A verifier may call an op, whose selection then makes another object. A thread_local with a
+  // destructor would end the process if there is no memory to register the destructor.
   void*& kept = base::this_thread().locals[kThreadLocal];
   std::unique_ptr<policy::Rulings> rulings(
       static_cast<policy::Rulings*>(std::exchange(kept, nullptr)));
@@ -347,7 +345,7 @@ Order select(const CandidateSet& candidates, const yard_value_t* args, uint32_t 
               notes != nullptr ? *notes : own};
   candidates.clauses().evaluate({args, flags, s.device, &candidates.settings().labels}, *rulings);
   Order able = find_able(s);
-  // Open breakers are ignored where they would leave no kernel.
+  // If open breakers leave no kernel, ignore them.
   if (able.empty() && candidates.settings().health != nullptr) {
     s.respects_breakers = false;
     able = find_able(s);

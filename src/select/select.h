@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The selector: one total order over the kernels that are allowed, able and healthy.
+// The selector orders the kernels that are allowed, able and healthy.
 #pragma once
 
 #include <yard/explain.h>
@@ -15,54 +15,55 @@
 
 namespace yard::select {
 
-// In yard_verdict_t::flags of a verifier's verdict: its figures have no common meaning.
+// Marks a verifier's verdict, whose figures have no common meaning, in yard_verdict_t::flags.
 inline constexpr uint32_t kByVerifier = 1;
 
-// The third figure of a verdict with YARD_REASON_TRANSFORM; those before it are the parameter and the kinds of transforms.
+// The third figure of YARD_REASON_TRANSFORM, after the parameter and the kinds of transforms.
 enum class NoTransform : int64_t { kForbidden, kOtherDevice, kNotCopyable };
 
-// The outcome for each candidate, in the order of the set; for explanations.
+// The outcome for each candidate, in the order of the set, for explanations.
 struct Notes {
   struct Entry {
     yard_verdict_t verdict{};
-    double estimate_ns = -1;   // with the transforms
+    double estimate_ns = -1;   // includes transforms; negative if unknown
     bool by_estimate = false;  // all kernels that compete with it have an estimate
     std::vector<NeededTransform> transforms;
     uint32_t rule = policy::kNoClause;  // the clause that decided its place
-    double priority = 0;                // adjusted
+    double priority = 0;                // adjusted by scores
     bool by_chain = false;              // the fallback chain decided its place
-    std::string text;  // of a verifier that threw, a probe that refused, an open breaker
+    std::string text;  // from a verifier that threw, a probe that refused, or an open breaker
   };
   std::vector<Entry> entries;
   size_t by_mode = 0;     // how many the program's mode put first
-  std::string mode_text;  // why it put none first
+  std::string mode_text;  // why the mode put none first
 };
 
-// Candidates that can take the call, best first, as indices into the set; and what decided the first: the static
-// map, a rule (kConfig or kHotReload), a mode of the program (kProgram) or the rest of the order (kDynamic).
+// Indices of the candidates that can take the call, best first. `by` says what decided the first
+// one: the static map, a rule (kConfig or kHotReload), a mode of the program (kProgram), or the
+// rest of the order (kDynamic).
 struct Order : std::vector<uint16_t> {
   Mode by = Mode::kDynamic;
-  // With mode fallback: what decided the place of each; else empty.
+  // With mode fallback, says what decided the place of each candidate.
   std::vector<Mode> modes = {};
-  bool transforms = false;  // the first needs an argument transformed
+  bool transforms = false;  // the first candidate needs a transform
 
   Mode mode_of(size_t i) const noexcept { return i < modes.size() ? modes[i] : by; }
 };
 
-// `args` holds metadata only (op::Call): tensors without data. `flags` are YARD_CALL_*. Runs verifiers, cost hints
-// and, the first time, probes; takes no lock.
+// `args` holds metadata only (op::Call), and `flags` are YARD_CALL_*. Runs verifiers, cost hints
+// and, the first time, probes. Takes no lock.
 Order select(const CandidateSet& candidates, const yard_value_t* args, uint32_t count,
              uint32_t flags, Notes* notes = nullptr);
 
-// How many selections of this thread are nested: plugin code that runs in one may call ops, but must not change the
-// candidates, nor wait for other selections.
+// Counts the nested selections of this thread. Plugin code in a selection may call ops, but must
+// not change the candidates or wait for other selections.
 int select_depth() noexcept;
 inline bool inside_select() noexcept { return select_depth() > 0; }
 
 struct ExplainRequest {
   std::shared_ptr<const registry::OpRecord> op_record;
   const op::Call* call;
-  policy::ClauseSources clauses;  // without its policy, which `sources` give
+  policy::ClauseSources clauses;  // its policy is ignored; `sources` replace it
   ProcessState process;
   std::span<const policy::Source> sources;  // lowest precedence first
   OpSettings settings = {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The filters that do not look at sizes: policy, the machine, probes and verifiers.
+// Tests the filters that do not look at sizes: policy, the machine, probes and verifiers.
 #include "select/select.h"
 
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@ using testing::backend_of;
 using ::testing::ElementsAre;
 using testing::Ring;
 
-// One of each: a default kernel, two of vendors, the reference.
+// Adds a default kernel, two kernels of vendors and the reference.
 Ring full() {
   Ring r;
   r.add("default.a").add("vendor.acme", "acme", YARD_KIND_VENDOR);
@@ -121,7 +121,7 @@ TEST(Filter, FeaturesOfTheProcessor) {
 #endif
   EXPECT_EQ(r.reason("default.here"), YARD_REASON_NONE);
   EXPECT_EQ(r.reason("default.elsewhere"), YARD_REASON_CPU_FEATURE);
-  EXPECT_EQ(r.note("default.elsewhere").verdict.figures[0], 1);  // the second of them
+  EXPECT_EQ(r.note("default.elsewhere").verdict.figures[0], 1);  // the second feature
 }
 
 TEST(Filter, BackendsThatCannotSurviveFork) {
@@ -184,7 +184,7 @@ TEST(Probe, RefusalsOfEverySort) {
        },
        "driver 11 is older than 12"},
       {[](void*, const yard_host_t*, yard_device_t, yard_verdict_t* why) -> int32_t {
-         return why->reason = YARD_REASON_OWN, YARD_OK;  // a reason is a refusal, whatever the code
+         return why->reason = YARD_REASON_OWN, YARD_OK;  // a reason is always a refusal
        },
        "no driver"},
       {[](void*, const yard_host_t*, yard_device_t, yard_verdict_t* why) -> int32_t {
@@ -233,7 +233,7 @@ TEST(Verifier, SeesTheCallAndNoData) {
         EXPECT_EQ(q->args[2].tag, uint32_t{YARD_TAG_NONE});
         EXPECT_EQ(q->device.type, 1);
         EXPECT_EQ(q->read[0], 64);
-        EXPECT_EQ(q->read[1], INT64_MIN);  // not an integer
+        EXPECT_EQ(q->read[1], INT64_MIN);  // the field is not an integer
         EXPECT_EQ(q->read[2], 4);
         EXPECT_EQ(q->read[3], 2);
         EXPECT_EQ(v->reason, YARD_REASON_NONE);
@@ -244,7 +244,7 @@ TEST(Verifier, SeesTheCallAndNoData) {
   Ring deterministic = r;
   deterministic.shelf.apply({registry::RemoveKernel{"norm", "default.v"}});
   const auto kernel = r.shelf.kernel("norm", "default.v");
-  yard_kernel_t d = kernel->d;  // without texts and lists, which its record has
+  yard_kernel_t d = kernel->d;  // lacks texts and lists, which the record has
   d.op = "norm", d.id = "default.v", d.backend = kernel->backend_name.c_str();
   d.verify_reads = reads, d.flags = YARD_KERNEL_DETERMINISTIC, d.typed_signature = nullptr;
   deterministic.shelf.put(d);

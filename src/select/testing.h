@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Candidate sets in one line: kernels, a policy, a call, and the outcome for each kernel.
+// Makes candidate sets for tests: kernels, a policy, a call, and the outcome for each kernel.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@ namespace yard::select::testing {
 using registry::testing::backend_of;
 using registry::testing::kernel_of;
 
-// The kernels of `norm` (registry/testing.h), from backends `plain` (no vendor), `acme` and `other` (vendors of the
-// same names).
+// Kernels of `norm` (registry/testing.h) from the backends `plain` (no vendor), `acme` and `other`
+// (vendors of these names).
 struct Ring {
   registry::testing::Shelf shelf;
   Policy policy;
@@ -29,7 +29,7 @@ struct Ring {
               backend_of("acme", "acme"), backend_of("other", "other"));
   }
 
-  // A kernel that takes every call, changed by `edit`.
+  // Adds a kernel that takes every call, changed by `edit`.
   template <class Edit>
   Ring& add(const char* id, const char* backend, yard_kind_t kind, const Edit& edit) {
     yard_kernel_t d = kernel_of("norm", id, backend, kind);
@@ -55,7 +55,7 @@ struct Ring {
     return CandidateSet(shelf.op_record("norm"), {policy, force, deny}, process);
   }
 
-  // Ids, best first.
+  // Returns ids, best first.
   std::vector<std::string> order(const std::string& spec = "norm(f32[4,64])") const {
     const CandidateSet c = candidates();
     const op::Call k = call(spec);
@@ -75,7 +75,7 @@ struct Ring {
     ADD_FAILURE() << "no kernel " << id;
     return {};
   }
-  // yard_reason_t of one kernel; also checks that it is in the order exactly when there is none.
+  // Returns the yard_reason_t of one kernel, which must be in the order exactly if there is none.
   int32_t reason(const std::string& id, const std::string& spec = "norm(f32[4,64])") const {
     const int32_t code = note(id, spec).verdict.reason;
     const auto ids = order(spec);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transforms in the order of kernels: their cost, where they are forbidden or impossible, and explanations.
+// Tests how transforms affect the order of kernels, where they are impossible, and explanations.
 #include "select/select.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ constexpr const char* kStrided = "norm(f32[4,64;128,1])";
 
 const char* const kReads[] = {"rows", nullptr};
 
-// A kernel with parameters of its own that takes `ns` nanoseconds; negative: no estimate.
+// Adds a kernel with its own parameters. A negative `ns` means that it states no estimate.
 void add(Ring& r, const char* id, const Params* params, double ns, int32_t priority = 0) {
   r.add(id, "plain", YARD_KIND_DEFAULT, [&](yard_kernel_t& d) {
     d.priority = priority;
@@ -51,10 +51,10 @@ TEST(TransformOrder, ACopyCountsInTheEstimate) {
   add(r, "default.compact", &kCompactX, 1900);
   EXPECT_THAT(r.order(kPlain), ElementsAre("default.compact", "default.any"));
   EXPECT_EQ(r.note("default.compact", kPlain).estimate_ns, 1900);
-  // 192 elements, rounded down to a half octave, read and written.
+  // The 192 elements are rounded down to a half octave, and are read and written.
   EXPECT_EQ(r.note("default.compact", kStrided).estimate_ns, 1900 + op::transform_ns(256 * 8));
   EXPECT_THAT(r.order(kStrided), ElementsAre("default.any", "default.compact"));
-  // It still wins where it is faster by more than that.
+  // The kernel still wins where it is faster by more than the transform.
   add(r, "default.fast", &kCompactX, 100);
   EXPECT_THAT(r.order(kStrided), ElementsAre("default.fast", "default.any", "default.compact"));
 }
