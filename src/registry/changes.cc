@@ -18,7 +18,7 @@ Changes::Changes(Changes&&) noexcept = default;
 Changes& Changes::operator=(Changes&&) noexcept = default;
 
 namespace {
-// Adds a step with what was read. Keeps the first error, which apply() returns.
+// Keeps the first error, which apply() returns.
 template <class Step, class T, class... Rest>
 void put(detail::ChangeList& list, Result<T> read, Rest... rest) {
   if (read.ok())
@@ -240,7 +240,7 @@ class Applier {
   }
 
  private:
-  // A kernel of another owner on an op or backend that is being replaced.
+  // A kernel of another owner that depends on an op or backend that is being replaced.
   struct Dependent {
     std::shared_ptr<const Kernel> kernel;
     std::shared_ptr<const Op> op;
@@ -254,8 +254,7 @@ class Applier {
                     name, why, k.id, k.op, k.backend_name));
   }
 
-  // Sets aside the kernels of others on ops and backends that go. Fails unless these are
-  // `replaced`.
+  // Sets aside other owners' kernels on ops and backends that go. Fails unless `replaced`.
   template <class F>
   Status set_aside(const F& goes, bool replaced) {
     for (const auto& k : kernels_that([](const Kernel&) { return true; })) {
@@ -288,7 +287,7 @@ class Applier {
     return {};
   }
 
-  // Fails with every op that callers would miss.
+  // The error lists every op that callers would miss.
   Status check_served() const {
     std::string problems;
     for (const auto& before : must_serve_) {
@@ -307,7 +306,7 @@ class Applier {
     return problems.empty() ? Status() : conflict("calls would fail: " + problems);
   }
 
-  // Functions that were there before keep their places, which decide between equal priorities.
+  // Earlier functions keep their places, which decide between equal priorities.
   void restore_order() {
     const auto place = [&](const std::shared_ptr<const Function>& f) {
       return std::ranges::find_if(function_order_,
@@ -316,7 +315,7 @@ class Applier {
     std::ranges::stable_sort(next_.functions, {}, place);
   }
 
-  // A copy of a kernel for another record of its backend.
+  // Copies the kernel for another record of its backend.
   static std::shared_ptr<Kernel> on_backend(const Kernel& k,
                                             std::shared_ptr<const Backend> backend) {
     auto kernel = std::make_shared<Kernel>(k);
@@ -350,7 +349,7 @@ class Applier {
     return not_found(fmt::format("backend '{}' is not known", name), name, next_.backends);
   }
 
-  // A copy of the op record, made once.
+  // Copies the op record on first use.
   OpRecord& edit(const std::string& op) {
     auto& copy = edited_[op];
     done_.ops.insert(op);

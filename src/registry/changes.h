@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of the registry as an immutable value, and changes that produce a new one.
+// The registry's state, which is an immutable value, and changes that produce a new one.
 #pragma once
 
 #include <yard/registry.h>
@@ -15,7 +15,6 @@
 
 namespace yard::registry {
 
-// The steps of a change.
 struct AddOp {
   std::shared_ptr<Op> op;
 };
@@ -25,7 +24,7 @@ struct AddBackend {
 };
 struct AddKernel {
   std::shared_ptr<Kernel> kernel;
-  bool replaces = false;  // a kernel with that id must exist
+  bool replaces = false;  // a kernel with this id must exist
 };
 struct AddFunction {
   std::shared_ptr<Function> function;
@@ -42,9 +41,9 @@ struct RemoveOp {
 struct Reprobe {
   std::string backend;
 };
-// Removes every record that holds `keep`. If they are `replaced`, later steps must add what other
-// records depend on; otherwise such a dependency is a conflict. It is also a conflict if later
-// steps do not serve the ops in `must_serve` with the same schemas.
+// Removes every record that holds `keep`. If other records depend on a removed one, that is a
+// conflict, unless the records are `replaced` and later steps add what is missing. Later steps must
+// serve the ops in `must_serve` with equal schemas.
 struct RemoveKept {
   const void* keep;
   bool replaced = false;
@@ -63,7 +62,7 @@ struct State {
   std::map<std::string, std::shared_ptr<const Backend>, std::less<>> backends;
   // In order of registration. Group and name are unique per backend.
   std::vector<std::shared_ptr<const Function>> functions;
-  // By schema, so that an op that is added again unchanged gets its old index.
+  // Keyed by schema, so that an op that is added again unchanged gets its old index.
   std::map<std::string, uint32_t, std::less<>> indices;
 
   const OpRecord* find(std::string_view op) const noexcept;
@@ -74,16 +73,16 @@ struct State {
 
 struct Applied {
   std::shared_ptr<const State> state;
-  std::set<std::string> ops;  // whose candidates changed
-  // The removed records. Their destruction completes a ticket.
+  std::set<std::string> ops;  // ops whose candidates changed
+  // The removed records. Destroying them completes a ticket.
   std::vector<std::shared_ptr<const void>> removed;
 };
 
 // Applies all steps or none.
 Result<Applied> apply(const State& state, const std::vector<Step>& steps);
 
-// These read untrusted structs, never past their stated size, and check what does not depend on the
-// op: names, texts, kinds, limits, missing functions.
+// These read untrusted structs, never past their stated size. They check everything that does not
+// depend on the op: names, texts, kinds, limits, missing functions.
 Result<std::shared_ptr<Op>> read_op(const yard_op_t& d, std::shared_ptr<void> keep);
 Result<std::shared_ptr<Backend>> read_backend(const yard_backend_t& d, std::shared_ptr<void> keep);
 // `only_backend` is used if the descriptor names no backend.

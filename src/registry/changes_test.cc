@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes to the registry: all or none, what is the same, what is a conflict, and who leaves with whom.
+// Tests that changes apply as a whole or not at all, which records are equal, what conflicts, and
+// what a removal takes along.
 #include "registry/changes.h"
 
 #include <gmock/gmock.h>
@@ -48,7 +49,7 @@ TEST(Changes, AddsInAnyNumberAndSaysWhichOpsChanged) {
   EXPECT_THAT(more.ops, ElementsAre("scale"));
 }
 
-// Other kernels are compared with the reference, so that it must come from where the op comes from.
+// Other kernels are compared with the reference, so it must come from the origin of the op.
 TEST(Changes, AReferenceOfAnotherOriginThanItsOpIsRefused) {
   const Origin origins[] = {{Origin::From::kProgram},
                             {Origin::From::kBuiltIn},
@@ -109,7 +110,7 @@ TEST(Changes, TheSameAgainIsFine) {
   EXPECT_TRUE(done.ops.empty());
   EXPECT_TRUE(done.removed.empty());
   EXPECT_EQ(s.kernel("norm", "default.a"), k);
-  // Blanks in a schema mean nothing.
+  // Blanks in a schema do not matter.
   s.apply({add(op_of("scale( out! : T[n], x: T[n], by: float=1.0 )"))});
 }
 
@@ -134,7 +135,7 @@ TEST(Changes, ConflictsNameBothSides) {
               AllOf(HasSubstr("backend 'plain' and 'acme'"), HasSubstr("priority 150 and 160")));
 }
 
-// Whatever of a kernel differs, it is another kernel.
+// A kernel that differs in any field is another kernel.
 TEST(Changes, EveryFieldCountsInAConflict) {
   static const char* const reads[] = {"hidden", nullptr};
   static const char* const texts[] = {"because"};
@@ -203,7 +204,7 @@ TEST(Changes, AnOpThatComesBackFindsItsPlace) {
   s.apply({add(op_of(kScale))});
   EXPECT_EQ(s.op_record("scale")->op->index, index);
   EXPECT_TRUE(s.op_record("scale")->kernels.empty());
-  // With another schema it is another op: nobody may take its calls for the old one's.
+  // An op with another schema gets another index, so that nobody takes its calls for the old op's.
   s.apply({RemoveOp{"scale"}, add(op_of("scale(out!: T[n], x: T[n])"))});
   EXPECT_NE(s.op_record("scale")->op->index, index);
   EXPECT_NE(s.op_record("scale")->op->index, s.op_record("norm")->op->index);
@@ -265,11 +266,11 @@ TEST(Changes, AKernelMustFitItsBackendAndItsOp) {
   reader.verify = [](const yard_query_t*, yard_verdict_t*) -> int32_t { return YARD_OK; };
   reader.verify_reads = unknown;
   EXPECT_THAT(text(s.fails({add(reader)})), AllOf(HasSubstr("verify_reads"), HasSubstr("depth")));
-  reader.verify_reads = whole;  // an argument as a whole is fine for a verifier ...
+  reader.verify_reads = whole;  // a verifier may read a whole argument
   s.apply({add(reader)});
   yard_kernel_t costly = kernel_of("norm", "default.c", "plain");
   costly.cost = [](void*, const int64_t*, uint32_t) { return 1.0; };
-  costly.cost_reads = whole;  // ... and no number for a cost
+  costly.cost_reads = whole;  // a whole argument is not a number for a cost
   EXPECT_THAT(text(s.fails({add(costly)})), AllOf(HasSubstr("cost_reads"), HasSubstr("'x'")));
 }
 
@@ -296,7 +297,7 @@ TEST(Changes, ReprobeAsksAgain) {
   EXPECT_EQ(after->backend, s.state().backends.at("device"));
   EXPECT_TRUE(after->backend->probe({}, nullptr).available);
   EXPECT_EQ(g_probes, 2);
-  // It is the same backend and the same kernel as before, only asked again.
+  // The backend and the kernel are equal to the old ones.
   EXPECT_EQ(difference(*before, *after), "");
   EXPECT_EQ(difference(*before->backend, *after->backend), "");
   s.apply({add(b)});

@@ -32,12 +32,12 @@ Result<T> sized_copy(const T& from, size_t least, const char* what) {
     return bad(fmt::format("{} descriptor states size {}; this version knows {} bytes and needs {}",
                            what, size, sizeof(T), least));
   T to{};
-  // Whole words only: a size that ends inside a pointer must not leave half of one.
+  // Copy whole words: a size that ends inside a pointer must not leave half of the pointer.
   std::memcpy(static_cast<void*>(&to), &from, std::min<size_t>(size / 8 * 8, sizeof(T)));
   return to;
 }
 
-// Reads bounded UTF-8 without control characters. Null reads as empty.
+// Accepts UTF-8 of limited length without control characters. Reads null as an empty text.
 Status read_text(const char* from, const char* what, std::string& to) {
   to.clear();
   if (from == nullptr) return {};
@@ -53,7 +53,7 @@ Status read_text(const char* from, const char* what, std::string& to) {
   return {};
 }
 
-// Names of backends, kernels and plugins.
+// Reads the name of a backend, kernel or plugin.
 Status read_name(const char* from, const char* what, std::string& to) {
   YARD_RETURN_IF_ERROR(read_text(from, what, to));
   if (to.empty()) return bad(fmt::format("{} is missing", what));
@@ -79,7 +79,7 @@ Status read_reasons(const char* const* from, uint32_t count, std::vector<std::st
   return {};
 }
 
-// Reads a list that ends with NULL.
+// The list ends with NULL.
 Status read_fields(const char* const* from, const char* what, std::vector<std::string>& to) {
   to.clear();
   for (uint32_t i = 0; from != nullptr && from[i] != nullptr; ++i) {
@@ -281,7 +281,6 @@ Status read_function_body(const yard_function_t& d, const char* only_backend, Fu
   return read_reasons(d.reasons, d.reason_count, f.reasons);
 }
 
-// Appends a step for each descriptor of a list.
 template <class Add, class D, class Read>
 Status read_list(const char* what, const D* const* list, uint32_t count, std::vector<Step>& steps,
                  const Read& read) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Untrusted descriptors: wrong sizes, invalid texts, numbers out of range.
+// Tests untrusted descriptors: wrong sizes, invalid texts, numbers out of range.
 #include "registry/changes.h"
 
 #include <gmock/gmock.h>
@@ -64,7 +64,7 @@ TEST(Sizes, TooSmallAndBeyondReasonAreRefused) {
   }
 }
 
-// Every size a plugin could state: nothing beyond it is read, and what is missing reads as zero.
+// Tries every size that a plugin could state. Fields beyond the size must read as zero.
 TEST(Sizes, NothingBeyondTheStatedSizeIsRead) {
   const yard_kernel_t k = full_kernel();
   yard_backend_t b = backend_of("acme", "acme");
@@ -84,7 +84,7 @@ TEST(Sizes, NothingBeyondTheStatedSizeIsRead) {
     const auto read = read_backend(Cut<yard_backend_t>(b, size).get(), {});
     EXPECT_EQ(read.ok(), size >= offsetof(yard_backend_t, vendor)) << size;
     if (!read.ok()) continue;
-    // Half a pointer is no pointer.
+    // Half a pointer reads as null.
     EXPECT_EQ((*read)->vendor, size >= offsetof(yard_backend_t, vendor) + 8 ? "acme" : "") << size;
     EXPECT_EQ((*read)->env, size >= offsetof(yard_backend_t, env) + 8 ? "ACME" : "") << size;
     EXPECT_EQ((*read)->d.device_type, 1);
@@ -111,7 +111,7 @@ TEST(Sizes, OfPlugins) {
     std::vector<Step> steps;
     const Status s = read_plugin(Cut<yard_plugin_t>(p, size).get(), {}, steps);
     EXPECT_EQ(s.ok(), size >= offsetof(yard_plugin_t, version)) << size << s.to_string();
-    // The counts stand behind the lists, two to a word.
+    // The counts follow the lists, two to a word.
     const size_t seen = (size >= offsetof(yard_plugin_t, op_count) + 4 ? 1 : 0) +
                         (size >= offsetof(yard_plugin_t, function_count) + 4 ? 1 : 0);
     EXPECT_EQ(steps.size(), s.ok() ? seen : 0) << size;
@@ -160,7 +160,7 @@ TEST(Texts, AreUtf8WithoutControlCharactersAndNotEndless) {
     EXPECT_THAT(with(bad), HasSubstr("control character"));
   EXPECT_THAT(with(std::string(64 * 1024 + 1, 'x').c_str()), HasSubstr("longer than"));
   EXPECT_EQ(with(std::string(64 * 1024, 'x').c_str()), "ok");
-  // The message says whose text it is.
+  // The message says which descriptor has the text.
   EXPECT_THAT(with("\xff"), HasSubstr("in kernel 'vendor.acme' of op 'norm'"));
   yard_backend_t b = backend_of("acme");
   b.vendor = "\x02";
@@ -219,7 +219,7 @@ TEST(Lists, NullEntriesAreNamed) {
   const yard_op_t* const ops[] = {nullptr};
   p.kernel_count = 0, p.ops = ops, p.op_count = 1;
   EXPECT_THAT(why(p), HasSubstr("ops[0] is NULL"));
-  // A reason that is NULL is an empty one.
+  // A NULL reason reads as an empty text.
   const char* const texts[] = {nullptr, "second"};
   yard_kernel_t d = full_kernel();
   d.reasons = texts, d.reason_count = 2;
@@ -261,7 +261,7 @@ TEST(Limits, OfEveryKind) {
   EXPECT_THAT(with({YARD_LIMIT_RANK, 0, "x", 1, 9, 0}), HasSubstr("0 to 8"));
   EXPECT_THAT(with({YARD_LIMIT_DTYPE, 0, nullptr, 0, 0, 0}), HasSubstr("empty mask"));
   EXPECT_THAT(with({YARD_LIMIT_MIN, 0, "\xff", 1, 0, 0}), HasSubstr("UTF-8"));
-  // The edges of what is right.
+  // These limits are just valid.
   EXPECT_EQ(with({YARD_LIMIT_ALIGN, 0, nullptr, 64, 0, 0}), "ok");
   EXPECT_EQ(with({YARD_LIMIT_ALIGN, 0, nullptr, 1, 0, 0}), "ok");
   EXPECT_EQ(with({YARD_LIMIT_RANK, 0, "x", 0, 8, 0}), "ok");

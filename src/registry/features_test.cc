@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Features: their forms, levels and ranges, and what is refused.
+// Tests the forms of features, levels and ranges, and invalid texts.
 #include "registry/features.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of functions, and changes that add and remove them.
+// Tests records of functions, and changes that add and remove them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -19,64 +19,61 @@
 
 namespace yard::registry {
 
-// A call that has run.
 struct ObservedCall {
   const op::Program& program;
   uint32_t index;            // Op::index
   const yard_value_t* args;  // checked, with facts
   uint32_t flags;            // YARD_CALL_*
-  const op::Labels& labels;  // of process, scope and call together
+  const op::Labels& labels;  // of process, scope and call
 
-  const Kernel* kernel;   // that served it, or null
-  bool selected = false;  // it had no plan
-  int64_t start, end;     // of its kernels, with transforms: base::steady_ns()
-  int64_t select_ns = 0;  // if it was selected
+  const Kernel* kernel;   // the kernel that served the call, or null
+  bool selected = false;  // the call had no plan, so a selection ran
+  int64_t start, end;     // of the kernels, with transforms: base::steady_ns()
+  int64_t select_ns = 0;  // set if a selection ran
   Mode mode;
-  int64_t pre_ns = 0, post_ns = 0;  // transforms
+  int64_t pre_ns = 0, post_ns = 0;  // time of transforms
   struct Failure {
     const Kernel& kernel;
     ErrorClass error;
     std::string_view message;
   };
-  std::span<const Failure> failures = {};  // of kernels that ran before
+  std::span<const Failure> failures = {};  // of kernels that ran earlier
 };
 
 class CallObserver {
  public:
   virtual ~CallObserver() = default;
-  // Several threads call this at once, each inside of the guard of its call.
+  // Several threads call this at once, each inside the guard of its call.
   virtual void seen(const ObservedCall& call) noexcept = 0;
 };
 using CallObservers = std::vector<std::shared_ptr<CallObserver>>;
 
-// The check of one call, which begins before its kernel runs.
+// Checks one call. The check begins before the kernel runs.
 class ResultCheck {
  public:
   virtual ~ResultCheck() = default;
-  // Called after the kernel has succeeded. An error means wrong results and counts as a fault of
-  // the kernel. Setting `repaired` says that right results have replaced them, and the call
-  // succeeds.
+  // Called after the kernel has succeeded. An error means wrong results, which count as a fault of
+  // the kernel. If `repaired` is set, right results have replaced them and the call succeeds.
   virtual Status judge([[maybe_unused]] bool& repaired) { return {}; }
-  // Whether judge() could give a verdict.
+  // Returns whether judge() could give a verdict.
   virtual bool judged() const noexcept { return false; }
 };
 
-// A call that a kernel is about to run.
 struct CheckedCall {
   const Kernel& kernel;
   const op::Program& program;
   const yard_value_t* args;  // checked, with facts
   uint32_t flags;
-  const op::Labels* labels = nullptr;  // of process and scope, or null
-  const Options* options = nullptr;    // with the call's own labels, or null
-  bool always = false;                 // check it even if it is not sampled
+  const op::Labels* labels = nullptr;  // of process and scope; may be null
+  const Options* options = nullptr;    // may be null; has the call's own labels
+  bool always = false;                 // check the call even if it is not sampled
 };
 
 class ResultChecker {
  public:
   virtual ~ResultChecker() = default;
-  // Called before a kernel runs, by several threads at once. Must be fast if the call is not
-  // checked, and then returns null.
+  // Called before a kernel runs, by several threads at once. If the call is not checked, this must
+  // return null quickly.
   virtual std::unique_ptr<ResultCheck> begin(const CheckedCall& call) = 0;
 };
 
@@ -84,10 +81,10 @@ enum class PluginOffer { kOp, kGroup };
 
 class LazyLoader {
  public:
-  // Loads and registers the plugins that offer an op or group. Returns false if this thread is
-  // already loading something. The loader records failures. The caller holds no lock and no guard.
+  // Loads and registers plugins that offer an op or group, and records failures. Returns false if
+  // this thread is already loading something. The caller holds no lock and no guard.
   virtual bool need(PluginOffer what, std::string_view name) noexcept = 0;
-  // Refused plugins that may offer the op or group, one line each.
+  // Returns one line for each refused plugin that may offer the op or group.
   virtual std::vector<std::string> refused_for(PluginOffer what, std::string_view name) = 0;
 
  protected:

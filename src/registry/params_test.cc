@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptors of kernels that have parameters of their own.
+// Tests descriptors of kernels that have their own parameters.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/plugin.hpp>
@@ -27,7 +27,7 @@ class KernelParams : public ::testing::Test {
     d.params = params.list(), d.param_count = params.count();
     return d;
   }
-  // The error of reading or registering it.
+  // Returns the error of reading or registering the kernel.
   std::string why(const yard_kernel_t& d) {
     auto read = read_kernel(d, {});
     if (!read.ok()) return read.status().to_string();
@@ -105,7 +105,7 @@ TEST_F(KernelParams, AreReadFromUntrustedDescriptors) {
   EXPECT_THAT(why(d), HasSubstr("invalid constant"));
   list[0] = nullptr;
   EXPECT_THAT(why(d), HasSubstr("parameter 0 is NULL"));
-  // One of an older header ends before `constant`, which is read as zero.
+  // A parameter from an older header ends before `constant`, which then reads as zero.
   const testing::Cut<yard_param_t> cut(Param("x").d, offsetof(yard_param_t, constant));
   list[0] = &cut.get();
   EXPECT_EQ(read_kernel(d, {}).value()->params[0].name, "x");

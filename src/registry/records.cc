@@ -158,7 +158,7 @@ Status resolve_params(Kernel& k, const op::Program& program) {
   return {};
 }
 
-// How the signature of a typed entry differs from that of the kernel's parameters, or nothing.
+// Says how the signature of a typed entry differs from the kernel's parameters, or returns "".
 std::string signature_mismatch(const Kernel& k, const op::Program& program) {
   const std::string_view found = k.typed_signature;
   const std::string_view expected = k.map != nullptr ? k.map->signature : program.signature();

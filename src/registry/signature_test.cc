@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of signatures: the same for the same types, whichever compiler is used, and another for every difference.
+// Tests that equal types have equal signature texts with every compiler, and different types do
+// not.
 #include <gtest/gtest.h>
 #include <yard/detail/signature.h>
 

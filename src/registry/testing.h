@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptors and registry states for tests, with the simplest valid defaults.
+// Makes descriptors and registry states for tests, with the simplest valid defaults.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 
 namespace yard::registry::testing {
 
-// An op with everything that a limit can refer to.
+// This op has everything that a limit can refer to.
 inline constexpr const char* kNorm =
     "norm(out!: T[*rows, hidden], x: T[*rows, hidden], bias?: T[hidden], "
     "mode: enum{fast, exact} = fast, groups: int = 1) where out may_alias x";
@@ -53,7 +53,8 @@ inline yard_function_t function_of(const char* name, const char* backend,
   return d;
 }
 
-// A struct at the end of its allocation, so that the sanitizer finds a read past its stated size.
+// Puts a struct at the end of its allocation, so that a sanitizer notices reads past its stated
+// size.
 template <class T>
 class Cut {
  public:
@@ -71,7 +72,7 @@ class Cut {
   void* memory_;
 };
 
-// Steps from descriptors that must be valid.
+// The descriptors must be valid.
 inline Step add(const yard_op_t& d, std::shared_ptr<void> keep = {}) {
   return AddOp{read_op(d, std::move(keep)).value()};
 }
@@ -88,7 +89,7 @@ inline Step replace(const yard_kernel_t& d, std::shared_ptr<void> keep = {}) {
   return AddKernel{read_kernel(d, std::move(keep)).value(), true};
 }
 
-// A state that changes by steps which must succeed.
+// A registry state. Its steps must succeed.
 class Shelf {
  public:
   Shelf() : state_(std::make_shared<State>()) {}
@@ -98,7 +99,7 @@ class Shelf {
     state_ = done.state;
     return done;
   }
-  // A change that must fail, without effect.
+  // Applies a change that must fail and have no effect.
   Status fails(const std::vector<Step>& steps) const {
     auto r = registry::apply(*state_, steps);
     EXPECT_FALSE(r.ok());
