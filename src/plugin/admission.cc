@@ -143,13 +143,13 @@ Status ResultStore::save(std::string_view sha256, bool passed) const {
     return Status(Code::kInvalidArgument,
                   fmt::format("{} is not a SHA-256 digest", base::excerpt(sha256)));
   if (folder_.starts_with('/')) {
-    // Readable by this user only.
+    // Only this user may read the folder.
     const std::filesystem::path at(folder_);
     std::error_code error;
     std::filesystem::create_directories(at.parent_path(), error);
     ::mkdir(at.c_str(), 0700);
   }
-  // Processes take turns. If a lock is held for long, a result may be lost and computed again.
+  // Processes take turns. If one holds the lock for long, a result may be lost and computed again.
   const base::File lock(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   for (int i = 0; i < 1000 && ::flock(lock.fd(), LOCK_EX | LOCK_NB) != 0; ++i) {
     if (errno != EWOULDBLOCK) break;
@@ -168,7 +168,7 @@ Status ResultStore::save(std::string_view sha256, bool passed) const {
     return read().status();  // fails if the folder is not trusted
   };
   Status saved = add();
-  ::flock(lock.fd(), LOCK_UN);  // a child that was forked meanwhile keeps the folder open
+  ::flock(lock.fd(), LOCK_UN);  // closing is not enough: a forked child may keep the folder open
   return saved;
 }
 

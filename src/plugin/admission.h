@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which plugins may be loaded: those in lock files and, if required, those that passed `yard
-// verify`. Both name a plugin by its digest.
+// Decides which plugins may be loaded: plugins in lock files and, if required, plugins that passed
+// `yard verify`. Both name a plugin by its digest.
 //
 // yard.lock:
 //   # Only these plugins are loaded. Written by `yard plugin lock`.
@@ -22,7 +22,7 @@
 
 namespace yard::plugin {
 
-inline constexpr size_t kLargestList = 4 << 20;  // bytes of a lock file, or of the stored results
+inline constexpr size_t kLargestList = 4 << 20;  // bytes of a lock file or of stored results
 
 struct LockLine {
   std::string name, version, sha256;
@@ -30,38 +30,35 @@ struct LockLine {
 };
 using LockLines = std::set<LockLine>;  // a plugin may have lines in several versions
 
-// `where` is the name of the text in messages.
+// Messages call the text `where`.
 Result<LockLines> parse_lock_file(std::string_view text, const std::string& where);
-// The text from which parse_lock_file() reads the same lines.
+// parse_lock_file() reads equal lines from this text.
 std::string to_text(const LockLines& lines);
 
-// All lock files that apply, together.
 struct LockFiles {
   bool present = false;  // without a lock file every plugin may be loaded
   LockLines lines = {};
   Refusal problem = {};  // if a lock file cannot be read or trusted, no plugin may be loaded
 
-  // Reads the file of the settings, else the lock files in these folders.
+  // Reads the lock file of the settings or, if there is none, the lock files in these folders.
   static LockFiles read(const PluginSettings& settings, const std::vector<std::string>& folders);
-  // Refuses a plugin that may not be loaded. Without a digest, any digest will do.
+  // Refuses a plugin that may not be loaded. If `sha256` is empty, any digest will do.
   Refusal allows(const Manifest& manifest, const std::string& sha256 = {}) const;
 };
 
-// Results of `yard verify`, newest last. Beyond a limit the oldest are dropped. Lines of other
-// versions of the library, and unknown lines, are ignored.
+// Keeps results of `yard verify`, newest last, and drops the oldest beyond a limit. Ignores unknown
+// lines, and lines of other versions of the library.
 class ResultStore {
  public:
   static constexpr size_t kMost = 1000;
 
-  // `folder` is an absolute path. It is created when it is needed. If it is empty, nothing is
-  // stored.
+  // `folder` is an absolute path and is created when needed. If it is empty, nothing is stored.
   explicit ResultStore(std::string folder) : folder_(std::move(folder)) {}
-  // From XDG_STATE_HOME or HOME. Empty without these, and in a privileged process. No other thread
-  // may change the environment meanwhile.
+  // Reads XDG_STATE_HOME or HOME. Returns an empty text without these, and in a privileged process.
+  // No other thread may change the environment meanwhile.
   static std::string default_folder();
 
-  // Returns whether the plugin passed, or nothing if no result is stored. Then, if the file is
-  // missing or not trusted, also sets `why`.
+  // Returns nothing if no result is stored. Sets `why` if the file is missing or not trusted.
   std::optional<bool> find(std::string_view sha256, std::string* why = nullptr) const;
   // Replaces an earlier result.
   Status save(std::string_view sha256, bool passed) const;
@@ -69,7 +66,7 @@ class ResultStore {
   std::string path() const { return folder_ + "/plugin_results"; }
 
  private:
-  // The lines without comments. Fails if the file is missing or not trusted.
+  // Returns the lines without comments. Fails if the file is missing or not trusted.
   Result<std::vector<std::string>> read() const;
 
   std::string folder_;

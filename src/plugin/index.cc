@@ -40,7 +40,7 @@ PluginRecord* PluginIndex::find(std::string_view name_or_path) noexcept {
     return r.in_process() ? 1 : r.state() == State::kRefused ? 3 : 2;
   };
   PluginRecord* best = nullptr;
-  // If several were loaded by path, the last one counts: the files of the others may be gone.
+  // If several were loaded by path, the last one counts, because the other files may be gone.
   for (PluginRecord& r : *this)
     if (r.manifest.name == name_or_path &&
         (best == nullptr || rank(r) < rank(*best) || (r.by_path && rank(r) == rank(*best))))

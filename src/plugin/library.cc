@@ -21,8 +21,7 @@ struct Inside : base::ForeignCode {
   ~Inside() { --t_inside; }
 };
 
-// Runs code of the plugin. Returns a description of the exception that it threw, or an empty text.
-// Throws std::bad_alloc if the plugin does.
+// Runs code of the plugin. Returns the text of its exception, or "". Passes std::bad_alloc on.
 template <class F>
 std::string thrown_by(const F& f) {
   const Inside inside;
@@ -37,7 +36,7 @@ std::string thrown_by(const F& f) {
   }
 }
 
-// Like thrown_by(), on a thread of its own, which the code may end.
+// Like thrown_by(), but on a separate thread, which the code may end.
 template <class F>
 std::string thrown_elsewhere(const F& f) {
   std::string text = "it ended its thread";
@@ -56,7 +55,7 @@ bool Library::inside_plugin() noexcept { return t_inside > 0; }
 Refusal Library::open(const base::File& file, const FileId& id, const std::string& path,
                       const yard_host_t* host, std::shared_ptr<Library>& to) {
   std::shared_ptr<Library> library(new Library);
-  library->status_ = std::make_shared<LibraryStatus>(id, library);  // its end needs this
+  library->status_ = std::make_shared<LibraryStatus>(id, library);  // ~Library() needs this
   Status problem;
   const std::string threw = thrown_by([&] {
     auto opened = base::DynamicLibrary::open(file, path);
@@ -86,7 +85,7 @@ Refusal Library::describe(const Manifest& manifest, const std::shared_ptr<void>&
     return {Reason::kBadDescriptor, "its descriptor is not aligned"};
   if (Status s = registry::read_plugin(*given, keep, steps, registry::Origin::From::kPlugin); !s)
     return {Reason::kBadDescriptor, s};
-  // The size has been checked. Fields beyond it are zero.
+  // read_plugin() has checked the size. Fields beyond it are zero.
   plugin_ = {};
   std::memcpy(&plugin_, given, std::min<size_t>(given->size / 8 * 8, sizeof plugin_));
   quiesced_.clear();
@@ -155,7 +154,7 @@ Library::~Library() {
 
 std::string Library::stop_and_close() {
   if (std::string busy = started_ ? quiesce() : std::string(); !busy.empty()) {
-    // A device may still run its code or write its memory, so it is neither stopped nor closed.
+    // A device may still run its code or write its memory, so do not stop or close it.
     library_->leave_open();
     return busy;
   }

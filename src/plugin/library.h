@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library of a plugin: opened, described, started, stopped and closed. The records of the
-// registry that come from it hold it through a KeepAlive. When the last one is released, the plugin
+// A Library opens, describes, starts, stops and closes the library of a plugin. The plugin's
+// records in the registry hold it through a KeepAlive. When the last record is released, the plugin
 // is stopped and closed, and LibraryStatus says whether its code is gone.
 #pragma once
 
@@ -23,7 +23,7 @@ namespace yard::plugin {
 
 class Library;
 
-// What became of a library. Outlives it.
+// Outlives the library and says what became of it.
 class LibraryStatus {
  public:
   enum Stage { kOpen, kClosed, kPinned, kAbandoned };
@@ -33,17 +33,17 @@ class LibraryStatus {
   const std::weak_ptr<Library> library;
 
   Stage stage() const noexcept { return stage_.load(std::memory_order_acquire); }
-  // Whether a thread is stopping and closing it.
+  // Returns whether a thread is stopping and closing the library.
   bool is_closing() const noexcept { return stage() == kOpen && library.expired(); }
   std::string why_pinned() const {
     return stage() == kAbandoned ? "it was being closed when this process was forked" : pinned_by_;
   }
-  // Without a reason why the code stays in the process, the code is gone.
+  // An empty text means that the code is gone; else it says why the code stays in the process.
   void set_closed(std::string pinned_by) {
     pinned_by_ = std::move(pinned_by);
     stage_.store(pinned_by_.empty() ? kClosed : kPinned, std::memory_order_release);
   }
-  // For a forked child, which has no thread that closes the library.
+  // A forked child calls this, because it has no thread that closes the library.
   void abandon() noexcept { stage_.store(kAbandoned, std::memory_order_release); }
 
  private:
@@ -61,19 +61,19 @@ class Library {
   // Queries the descriptor, compares it with the manifest, and converts it to steps.
   Refusal describe(const Manifest& manifest, const std::shared_ptr<void>& keep,
                    std::vector<registry::Step>& steps);
-  // Calls the plugin's start, once.
+  // Calls the plugin's start, but only once.
   Refusal start();
 
   const std::shared_ptr<LibraryStatus>& status() const noexcept { return status_; }
-  // Whether this thread is inside a plugin's constructor, query, start or stop.
+  // Returns whether this thread is in a constructor, query, start or stop of a plugin.
   static bool inside_plugin() noexcept;
 
  private:
   Library() = default;
   Refusal compare(const Manifest& manifest, const std::vector<registry::Step>& steps) const;
-  // Returns why its code stays in the process, or an empty text if the code is gone.
+  // Returns why the code stays in the process, or an empty text if the code is gone.
   std::string stop_and_close();
-  // Waits until its backends have no work on devices. Returns an error, or an empty text.
+  // Waits until the backends have no work on devices. Returns an error, or an empty text.
   std::string quiesce() const;
 
   std::shared_ptr<LibraryStatus> status_;
@@ -85,12 +85,12 @@ class Library {
   bool started_ = false;
 };
 
-// Held by the records of one load. A plugin that is loaded again while calls still use an earlier
-// load shares its library, which is neither opened nor started twice.
+// The records of one load hold this. If a plugin is loaded again while calls use an earlier load,
+// both share the library, which is neither opened nor started twice.
 struct KeepAlive {
-  // Ends on a thread of its own (base/tasks.h) when the last record is released, wherever that is.
+  // When the last record is released, the object ends on a separate thread (base/tasks.h).
   static std::shared_ptr<KeepAlive> make();
-  // First, so that it is destroyed last. Holds base::forks() at the time of the load.
+  // The first member is destroyed last. Holds base::forks() at the time of the load.
   std::shared_ptr<const void> life = std::make_shared<const uint64_t>(base::forks());
   std::shared_ptr<Library> library;
 };

@@ -15,7 +15,7 @@
 namespace yard::plugin {
 namespace {
 
-thread_local int t_claims = 0;  // of this thread
+thread_local int t_claims = 0;  // claims of this thread
 
 constexpr const char* kSearch = "*";  // the claim of a search; no plugin has that name
 
@@ -30,7 +30,7 @@ void log_refusal(const std::string& path, const Refusal& refusal) {
 
 }  // namespace
 
-// Says that this thread works on the plugins of a name. Begins and ends with the lock held.
+// While it exists, this thread works on the plugins of a name. Begins and ends with the lock held.
 class Loader::Claim {
  public:
   Claim(Loader& loader, Lock& lock, std::string plugin)
@@ -130,7 +130,7 @@ void Loader::scan(Lock& lock, const std::vector<std::string>& given) {
     const bool stays = old != nullptr && (in_use(*old) || (old->was_unloaded() && same_file));
     next.add_new(stays ? *old : std::move(r));
   }
-  // Plugins in the process, and those requested by path, stay known.
+  // Plugins in the process and plugins requested by path stay known.
   for (const PluginRecord& r : index_)
     if (in_use(r) || r.by_path || r.state() == State::kPinned) next.add_new(r);
   for (PluginRecord& r : next) {
@@ -176,7 +176,7 @@ Status Loader::discover(const std::vector<std::string>& given) {
     if (r.state() != State::kRefused || !contains(given, r.path)) continue;
     Status refused = to_status(r.path, r.refusal);
     problem.ok() ? problem = refused : problem.note(std::string(refused.message()));
-    // A relative path can never be used, and is not searched again.
+    // A relative path can never be used, so do not search it again.
     if (r.refusal.reason == Reason::kRelativePath) std::erase(places_, r.path);
   }
   return problem;
@@ -196,7 +196,7 @@ Refusal Loader::check_admitted(const PluginFile& file, bool remember) {
   if (!contains(settings_.unlocked, file.path)) {
     Lock lock(mutex_);
     std::vector<std::string> folders = lock_folders_;
-    // A link does not lead out of reach of a lock.
+    // A link must not lead out of reach of a lock file.
     add_missing(folders, {std::filesystem::path(file.path).parent_path(), file.folder});
     if (remember) lock_folders_ = folders;
     lock.unlock();
@@ -288,14 +288,14 @@ Refusal Loader::load_path(const std::string& path, bool requested) {
     ended_.wait(lock);
   }
   PluginRecord r;
-  // Not kFound, so that no other thread loads it first.
+  // The state is not kFound, so that no other thread loads the plugin first.
   r.path = path, r.by_path = true, r.last_state = State::kUnloaded;
   if (const PluginRecord* known = index_.find_path(path)) r = *known;
   if (r.state() == State::kLoaded || (!requested && r.state() != State::kFound)) return {};
   const Claim claim(*this, lock, name);
   r.manifest = file.manifest;
   if (!file.refusal.refused()) {
-    index_.store(r);  // calls of what it serves wait for it
+    index_.store(r);  // calls that need the plugin wait for it
     if (const PluginRecord* other = index_.precedent(r, true))
       file.refusal = {Reason::kDuplicateName,
                       "'{}' is {} already, from {}{}",
@@ -346,7 +346,7 @@ Refusal Loader::load_for(registry::PluginOffer what, std::string_view name) {
     Refusal refusal = load_path(path, false);
     if (refusal.reason == Reason::kBusy)
       busy = std::move(refusal);
-    else if (refusal.refused())  // the call goes on without it
+    else if (refusal.refused())  // the call continues without it
       log_refusal(path, refusal);
   }
   return busy;
@@ -360,7 +360,7 @@ bool Loader::need(registry::PluginOffer what, std::string_view name) noexcept {
     lock.unlock();
     load_for(what, name);
   } catch (const std::exception& e) {
-    base::log(LogLevel::kError, "plugin", e.what());  // there may be no memory for another text
+    base::log(LogLevel::kError, "plugin", e.what());  // memory for another text may be exhausted
   }
   return true;
 }
@@ -374,7 +374,7 @@ Status Loader::load(std::string_view name_or_path) {
   if (found.ok()) path = (*found)->path;
   std::error_code none;
   for (const PluginRecord& r : index_)
-    if (!found.ok() && r.id.inode != 0 &&  // not one whose path alone was refused
+    if (!found.ok() && r.id.inode != 0 &&  // a record without inode was refused by its path alone
         std::filesystem::equivalent(path, r.path, none))
       path = r.path;
   lock.unlock();
@@ -392,7 +392,7 @@ Result<std::weak_ptr<const void>> Loader::unload(std::string_view name) {
   const Claim claim(*this, lock, record.manifest.name);
   lock.unlock();
   std::weak_ptr<const void> life;
-  // Held until the change is published, so that no other object can have its address.
+  // Held until the change is published, so that no other object can get its address.
   if (const auto keep_alive = record.keep_alive.lock()) {
     life = keep_alive->life;
     if (Status s = services_.apply({registry::RemoveKept{keep_alive.get()}}); !s.ok())
@@ -425,7 +425,7 @@ Result<std::weak_ptr<const void>> Loader::replace(std::string_view name, std::st
   if (!refusal.refused() && file.manifest.name != old.manifest.name)
     refusal = {Reason::kConflict, "its name is '{}'; expected '{}', which it replaces",
                file.manifest.name, old.manifest.name};
-  if (!refusal.refused() && file.sha256 == old.sha256)  // the same code
+  if (!refusal.refused() && file.sha256 == old.sha256)  // it is the code that is loaded
     return std::weak_ptr<const void>();
   std::optional<registry::RemoveKept> remove;
   if (replaced != nullptr) remove = {replaced.get(), true};
@@ -440,7 +440,7 @@ Result<std::weak_ptr<const void>> Loader::replace(std::string_view name, std::st
                           old.path));
   lock.lock();
   old.last_state = State::kUnloading;
-  // Another search may have dropped a file that is gone.
+  // Another search may have dropped the old file, which is gone.
   if (PluginRecord* there = index_.find_path(old.path)) *there = old;
   index_.store(next);
   lock.unlock();
@@ -464,8 +464,8 @@ Status Loader::forget(std::string_view name_or_path) {
 
 void Loader::reset() {
   Lock lock(mutex_);
-  // Waits for loads that have published and not noted it, for a while: they may wait for this
-  // thread.
+  // Wait for loads that have published but not stored their state, for a while only: they may wait
+  // for this thread.
   ended_.wait_for(lock, std::chrono::seconds(1), [&] { return claims_.empty(); });
   for (PluginRecord& r : index_)
     if (r.last_state != State::kRefused) r.last_state = State::kFound;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kLargestManifest = 64 * 1024, kMostWords = 4096, kLongestWord = 128;
 
-// Whether it is a version or tag: visible ASCII characters without blanks.
+// Accepts versions and tags: visible ASCII characters without blanks.
 bool is_visible_word(std::string_view text) {
   return !text.empty() && text.size() <= kLongestWord &&
          std::ranges::all_of(text, [](char c) { return c > ' ' && c < 0x7f; });
@@ -41,7 +41,7 @@ Refusal read_list(std::string_view key, std::string_view value, std::vector<std:
   return {};
 }
 
-// The keys. `abi` is a number.
+// A key without a member is `abi`, which is a number.
 struct ManifestKey {
   std::string_view name;
   std::string Manifest::*word;

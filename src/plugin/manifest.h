@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The manifest of a plugin, which is read before any of its code runs, and why plugins are refused.
+// Reads the manifest of a plugin before any of its code runs, and says why plugins are refused.
 #pragma once
 
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ struct Refusal {
 
   Refusal() = default;
   Refusal(Reason r, std::string d) : reason(r), detail(std::move(d)) {}
-  Refusal(Reason r, const Status& why);  // with its notes
+  Refusal(Reason r, const Status& why);  // includes the notes
   template <class First, class... Rest>
   Refusal(Reason r, fmt::format_string<First, Rest...> text, First&& first, Rest&&... rest)
       : reason(r),
@@ -34,14 +34,14 @@ struct Refusal {
   bool refused() const noexcept { return reason != Reason::kNone; }
 };
 
-// Such as "plugin /opt/acme.so is refused: other_sanitizer: it was built with ...".
+// Returns text like "plugin /opt/acme.so is refused: other_sanitizer: it was built with ...".
 Status to_status(const std::string& path, const Refusal& refusal);
 
 struct ReasonInfo {
   const char* name;  // "other_sanitizer"
-  Code code;         // of the Status that carries it
+  Code code;         // of the Status that carries the reason
 };
-// In the order of PluginReason. docs/reference/plugin_reasons.md explains each.
+// In the order of PluginReason. docs/reference/plugin_reasons.md explains each reason.
 std::span<const ReasonInfo> reasons() noexcept;
 
 #define YARD_RETURN_IF_REFUSED(expr)                                                 \
@@ -54,7 +54,7 @@ using base::contains;
 struct Manifest {
   uint32_t abi = 0;
   std::string arch, sanitizer, name, version, build;
-  std::vector<std::string> devices, features, ops, groups;  // groups of functions
+  std::vector<std::string> devices, features, ops, groups;  // `groups` are groups of functions
 
   const std::vector<std::string>& offers(registry::PluginOffer what) const noexcept {
     return what == registry::PluginOffer::kOp ? ops : groups;
@@ -65,7 +65,6 @@ struct Manifest {
 // Reads `key=value` lines, and skips unknown keys. After a refusal, `to` is unspecified.
 Refusal parse_manifest(std::string_view text, Manifest& to);
 
-// What a manifest is compared with.
 struct Process {
   uint32_t newest_abi = YARD_ABI_VERSION, oldest_abi = 0;
   std::string_view arch = YARD_ARCH_, sanitizer = YARD_SANITIZER_;

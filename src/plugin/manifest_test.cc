@@ -52,7 +52,7 @@ TEST(Manifest, MadeByTheMacroReadsBack) {
       read(YARD_MANIFEST_TEXT("acme", "1.0",
                               YARD_MANIFEST_OPS("a b") YARD_MANIFEST_BUILD("t")
                                   YARD_MANIFEST_DEVICES("cuda") YARD_MANIFEST_FUNCTIONS("g")));
-  EXPECT_EQ(m.abi, YARD_ABI_VERSION);  // YARD_ABI_TEXT says the same
+  EXPECT_EQ(m.abi, YARD_ABI_VERSION);  // YARD_ABI_TEXT must agree
   EXPECT_EQ(m.arch, YARD_ARCH_);
   EXPECT_THAT(m.ops, ElementsAre("a", "b"));
   EXPECT_THAT(m.devices, ElementsAre("cuda"));
@@ -141,7 +141,7 @@ std::string text_of(const std::string& path) {
   return text.str();
 }
 
-// "kOtherSanitizer" of "other_sanitizer".
+// Returns "kOtherSanitizer" for "other_sanitizer".
 std::string enumerator(const char* name) {
   std::string to = "k";
   for (bool large = true; *name != '\0'; ++name) {
@@ -180,7 +180,7 @@ TEST(PluginReasons, ThePageListsEachOnce) {
       rows.push_back(line);
     else if (!rows.empty())
       break;                                     // the end of the table
-  ASSERT_EQ(rows.size(), reasons().size() - 1);  // all but none
+  ASSERT_EQ(rows.size(), reasons().size() - 1);  // all but `none`
   for (size_t i = 1; i < reasons().size(); ++i) {
     const ReasonInfo& r = reasons()[i];
     const std::string begin = "| `" + std::string(r.name) + "` | ";

@@ -34,7 +34,7 @@ Refusal check_opened(const std::string& path, const base::File& file, bool is_fo
 }
 
 Refusal open_file(PluginFile& to, const PluginSettings& settings) {
-  // A pipe must not block.
+  // Opening a pipe must not block.
   base::File file(::open(to.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat info;
   if (!file || ::fstat(file.fd(), &info) != 0) return unreadable(errno);
@@ -52,7 +52,7 @@ Refusal open_file(PluginFile& to, const PluginSettings& settings) {
   return check_opened(to.path, to.file, false);
 }
 
-// A missing folder must not be one that others can create.
+// If the folder is missing, others must not be able to create it.
 Refusal check_run_path(const std::string& path, bool allow_writable) {
   if (!path.starts_with('/') || path.find('$') != path.npos)
     return {Reason::kRelativePath, "it looks for libraries in {}: expected an absolute path{}",
@@ -70,8 +70,8 @@ Refusal check_run_path(const std::string& path, bool allow_writable) {
   return r;
 }
 
-// Other users must not be able to run code through the libraries that the plugin names and the
-// folders where it looks for them. The libraries that these need in turn are not checked.
+// Other users must not be able to run code through libraries that the plugin names, or through the
+// folders where it looks for them. The dependencies of these libraries are not checked.
 Refusal check_libraries(const base::ElfReading& elf, bool allow_writable) {
   std::error_code none;
   std::vector<std::string> run_paths;
@@ -134,7 +134,6 @@ void PluginFile::hash() {
 
 namespace {
 
-// Adds the files of a place.
 void search(const std::string& place, bool allow_writable, Found& found) {
   struct stat info {};
   Refusal refusal;
@@ -162,8 +161,8 @@ void search(const std::string& place, bool allow_writable, Found& found) {
 
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
-// Finds the folder where plugins are installed relative to this library, or to the program that it
-// is linked into, so that an installation can be moved. Else returns the folder of the build.
+// Searches relative to this library, or to the program that it is linked into, so that an
+// installation can be moved. Falls back to the folder of the build.
 std::string installed_folder() {
   Dl_info info;
   static const char anchor = 0;
@@ -189,7 +188,7 @@ Found find_plugins(const std::vector<std::string>& given, const FromEnvironment&
     for (std::string_view folder : base::split(environment.path, ':')) folders.emplace_back(folder);
   if (const std::string folder = settings.installed ? installed_folder() : ""; exists(folder))
     folders.push_back(folder);
-  // Returns the file of a plugin, or an empty text if there is none.
+  // Returns an empty text if there is no such file.
   const auto file_of = [&](std::string_view name) -> std::string {
     for (const std::string& folder : folders)
       for (const char* prefix : {"/", "/lib"})

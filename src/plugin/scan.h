@@ -17,7 +17,6 @@ namespace yard::plugin {
 // Refuses a file or folder that other users can change or replace.
 Refusal check_trusted(const std::string& path);
 
-// Identifies a file and its version.
 struct FileId {
   dev_t device = 0;
   ino_t inode = 0;
@@ -26,7 +25,6 @@ struct FileId {
   bool operator==(const FileId&) const = default;
 };
 
-// What is known of a file that may be a plugin.
 struct FoundFile {
   std::string path = {};
   FileId id = {};
@@ -35,10 +33,10 @@ struct FoundFile {
   Refusal refusal = {};
 };
 
-// Opened once, so that the file that was checked is the one that is loaded.
+// The file is opened once, so that the checked file is the one that is loaded.
 struct PluginFile : FoundFile {
-  std::string folder;  // of the file to which the path leads
-  base::File file;     // closed if it is too large or not regular, since it must not be hashed
+  std::string folder;  // the folder of the file that the path leads to
+  base::File file;     // closed if too large or not regular, since it must not be hashed
 
   // Computes the digest. Refuses a file that has grown since it was opened.
   void hash();
@@ -50,19 +48,19 @@ PluginFile open_plugin_file(const std::string& path, const PluginSettings& setti
 
 struct Found {
   std::vector<std::string> files;
-  std::vector<std::string> folders;  // of all files; lock files are looked for there
+  std::vector<std::string> folders;  // of all files; lock files are searched there
   std::vector<FoundFile> refused;
 };
 struct FromEnvironment {  // empty if unset
   std::string plugins, path;
   bool operator==(const FromEnvironment&) const = default;
 };
-// Finds the files in the given places, in those of the environment, and in the folder where plugins
-// are installed. A place is a file, or a folder, which stands for its *.so in order of name.
+// Finds files in the given places, in the environment's, and where plugins are installed. A place
+// is a file, or a folder, which stands for its *.so in order of name.
 Found find_plugins(const std::vector<std::string>& given, const FromEnvironment& environment,
                    const PluginSettings& settings);
 
-// Whether the process is privileged (setuid and the like); it then ignores the environment.
+// A privileged process (setuid and the like) ignores the environment.
 bool privileged() noexcept;
 
 }  // namespace yard::plugin

@@ -67,19 +67,19 @@ TEST_F(Search, ParentFoldersAreCheckedToo) {
   fs::create_directories(root_ + "/open/inner");
   fs::permissions(root_ + "/open", fs::perms::all);
   EXPECT_EQ(check_trusted(root_ + "/open/inner").reason, PluginReason::kWritableByOthers);
-  // Nobody can rename in a sticky one, but anybody can put files into it.
+  // Nobody can rename files in a sticky folder, but everybody can put files into it.
   fs::permissions(root_ + "/open", fs::perms::all | fs::perms::sticky_bit);
   EXPECT_FALSE(check_trusted(root_ + "/open/inner").refused());
   EXPECT_TRUE(check_trusted(root_ + "/open").refused());
   EXPECT_EQ(search({root_ + "/open"}).refused.size(), 1u);
   EXPECT_THAT(search({root_ + "/open"}, true).refused, IsEmpty());
-  // Through a link it is still the same place.
+  // A link leads to the folder, which stays untrusted.
   fs::permissions(root_ + "/open", fs::perms::all);
   fs::create_symlink(root_ + "/open/inner", root_ + "/link");
   EXPECT_TRUE(check_trusted(root_ + "/link").refused());
 }
 
-// A writer of the directory could make the link lead elsewhere.
+// Whoever can write to the folder could make the link lead elsewhere.
 TEST_F(Search, FoldersWithLinksOnTheWayAreChecked) {
   fs::create_directories(root_ + "/good/plugins");
   fs::create_directory(root_ + "/open");
@@ -109,7 +109,7 @@ TEST_F(Search, APluginIsInTheFolderThatItsPathLeadsTo) {
   fs::permissions(root_ + "/good", fs::perms::all | fs::perms::sticky_bit);
   EXPECT_EQ(open_plugin_file(root_ + "/link.so", {}, {}).refusal.reason,
             PluginReason::kWritableByOthers);
-  // So is a file that is named by its descriptor.
+  // A file that is named by its descriptor counts as being in that folder, too.
   const base::File file(::open((root_ + "/good/a.so").c_str(), O_RDONLY | O_CLOEXEC));
   const std::string way = "/proc/self/fd/" + std::to_string(file.fd());
   EXPECT_EQ(open_plugin_file(way, {}, {}).refusal.reason, PluginReason::kWritableByOthers);
@@ -117,7 +117,7 @@ TEST_F(Search, APluginIsInTheFolderThatItsPathLeadsTo) {
   EXPECT_EQ(open_plugin_file(way, {}, {}).refusal.reason, PluginReason::kNotElf);
 }
 
-// In a sticky directory its owner can rename everything.
+// The owner of a sticky folder can rename everything in it.
 TEST_F(Search, StickyFoldersOfOthersDoNotCount) {
   fs::create_directories(root_ + "/open/inner");
   if (::chown((root_ + "/open").c_str(), 54321, 0) != 0) GTEST_SKIP() << "only root can";
@@ -141,7 +141,7 @@ TEST(WhoElseCanWrite, IsAnyUserButRootAndOurs) {
   EXPECT_EQ(base::who_else_can_write(info, ""), "");
 }
 
-// That the process is in a group does not mean that nobody else is.
+// Other users may be in the group of the process.
 TEST(WhoElseCanWrite, IncludesTheGroupOfTheProcess) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can be in any group";
   constexpr gid_t kGroup = 54321;
