@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands that change something. Each takes effect in one snapshot, or is refused, and tells how to take it back.
+// Commands that change something. Each takes effect in one snapshot or is refused, and returns its
+// undo.
 #include <fmt/format.h>
 #include <yard/trace.h>
 
@@ -19,7 +20,7 @@
 namespace yard::inspect {
 namespace {
 
-// Replaces the policy that was set for the process.
+// Replaces the policy that the program has set.
 Result<Changed> put_policy(const Subject& s, Policy next) {
   Policy before = s.core.snapshot()->policy->set;
   YARD_RETURN_IF_ERROR(s.runtime.set_policy(std::move(next)));
@@ -32,7 +33,7 @@ Result<Changed> policy_set(const Subject& s, const Value& args) {
   const Value* const fields = find(args, "fields");
   if (fields == nullptr || fields->members.empty())
     return invalid("fields", "an object with fields of a policy", fields);
-  // Fields have the grammar of rule files, except that null removes one.
+  // Fields have the grammar of rule files, except that null removes a field.
   base::JsonObject given;
   std::vector<std::string> named, known;
   for (const Value& field : fields->members) {
@@ -41,7 +42,8 @@ Result<Changed> policy_set(const Subject& s, const Value& args) {
   }
   ConfigReading reading =
       parse_config(fmt::format(R"({{"version": "1.0", "policy": {}}})", given.text()), "request");
-  const auto checked = s.rules.compile(reading);  // a mistyped op or kernel would have no effect
+  // Check the names, because a misspelled op or kernel would have no effect.
+  const auto checked = s.rules.compile(reading);
   YARD_RETURN_IF_ERROR(rules::first_error(reading.problems));
   Policy next = s.core.snapshot()->policy->set;
   policy::visit_fields<Policy>([&](const auto& row) {
@@ -57,11 +59,11 @@ Result<Changed> policy_set(const Subject& s, const Value& args) {
 
 Result<Changed> policy_reset(const Subject& s, const Value&) { return put_policy(s, {}); }
 
-// Puts back the rules that are in force now, or none if there are none.
+// Restores the rules that are in force now.
 Undo restore_rules(const Subject& of) {
   return [before = of.rules.standing(), config = of.runtime.rules().config()](const Subject& s) {
     const std::string now = s.rules.standing().watched;
-    // The file that was watched may have other rules by now.
+    // The watched file may have changed meanwhile.
     if (before.watched_for_file && !before.watched.empty() && now != before.watched)
       return s.runtime.rules().load(before.watched);
     if (!before.rules && before.watched.empty()) return s.runtime.rules().load("");
@@ -94,7 +96,7 @@ Result<Changed> config_rollback(const Subject& s, const Value& args) {
       s, [&](auto* problems) { return s.runtime.rules().roll_back(version, problems); });
 }
 
-// `hidden=5120,tenant=B`. A value with `|` is a list: `tenant=A|B`.
+// Parses `hidden=5120,tenant=B`. A value with `|` is a list: `tenant=A|B`.
 Result<std::vector<Condition>> parse_when(const std::string& when) {
   std::vector<Condition> to;
   if (base::trim(when).empty()) return to;
@@ -114,7 +116,8 @@ Result<std::vector<Condition>> parse_when(const std::string& when) {
   return to;
 }
 
-// What `deny` adds and `allow` removes: a rule, or an entry of kernel_denies if it is about all calls.
+// The rule that `deny` adds and `allow` removes. A denial of all calls is an entry of kernel_denies
+// instead.
 struct Denial {
   std::string text;  // "'vendor.acme' of op 'softmax' when hidden=5120"
   DispatchRule rule;
@@ -124,11 +127,11 @@ struct Denial {
     return other.operation == rule.operation && other.conditions == rule.conditions;
   }
 
-  // Adds or removes it. Returns false if nothing had to be changed.
+  // Adds or removes the denial. Returns false if nothing had to be changed.
   bool set(Config& config, bool denied) const {
     const KernelRef& kernel = rule.deny[0];
     const auto is_kernel = [&](const KernelRef& k) { return k.id == kernel.id; };
-    std::vector<std::vector<KernelRef>*> lists;  // that may have it
+    std::vector<std::vector<KernelRef>*> lists;
     if (is_about_all_calls())
       lists = {&config.kernel_denies};
     else
@@ -155,7 +158,6 @@ struct Denial {
   }
 };
 
-// Returns the ids of the kernels of ops that match the glob, or of all ops if it is empty.
 std::vector<std::string> kernel_ids(const Subject& s, const std::string& op) {
   std::vector<std::string> to;
   for (const OpInfo& o : s.runtime.list().ops)
@@ -164,13 +166,14 @@ std::vector<std::string> kernel_ids(const Subject& s, const std::string& op) {
   return to;
 }
 
-// The undo restores the rules, or does the opposite if the rules have changed since.
+// The undo restores the rules. If they have changed since, the undo does the opposite of this
+// change.
 template <bool kDeny>
 Result<Changed> change_denial(const Subject& s, const Value& args) {
   const std::string kernel = text(args, "kernel"), op = text(args, "op"), when = text(args, "when");
   const std::string of_op = op.empty() ? "" : fmt::format(" of op '{}'", op);
   const auto known = kernel_ids(s, op);
-  // A mistyped kernel would deny nothing.
+  // A misspelled kernel would deny nothing.
   if (kDeny && std::ranges::none_of(known, [&](const auto& k) { return glob_matches(kernel, k); }))
     return Status(Code::kNotFound, fmt::format("no kernel{} matches '{}'{}", of_op, kernel,
                                                base::did_you_mean(kernel, known)));
@@ -218,7 +221,7 @@ Result<Changed> breaker(const Subject& s, const Value& args) {
   if (ops.empty())
     return Status(Code::kNotFound, fmt::format("no op has a kernel '{}'{}", kernel,
                                                base::did_you_mean(kernel, kernel_ids(s, ""))));
-  std::vector<std::string> open;  // ops where it is open now
+  std::vector<std::string> open;  // ops with an open breaker for the kernel
   Health health = s.runtime.health();
   for (const KernelHealth& h : health.report().kernels)
     if (h.kernel == kernel && !h.open.empty()) open.push_back(h.op);
@@ -264,7 +267,7 @@ Result<Changed> record_stop(const Subject& s, const Value&) {
   const Recording::Stats before = s.runtime.recording().stats();
   if (before.path.empty()) return Status(Code::kConflict, "no calls are recorded");
   YARD_RETURN_IF_ERROR(s.runtime.recording().stop());
-  // A recording of the same name would replace what has been recorded.
+  // A new recording with the old name would replace the old file.
   const auto undo = [path = before.path](const Subject& to) {
     int part = 2;
     std::error_code unknown;
@@ -281,7 +284,7 @@ Result<Changed> verbose(const Subject& s, const Value& args) {
   return Changed{[=](const Subject& to) { return to.runtime.recording().set_verbose(before); }};
 }
 
-constexpr int64_t kMostEvents = 100'000;  // all of them must fit into one answer
+constexpr int64_t kMostEvents = 100'000;  // this many fit into one answer
 
 Result<Changed> trace_start(const Subject& s, const Value& args) {
   const int64_t events = number(args, "max_events", kMostEvents);

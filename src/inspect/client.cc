@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client of yard/inspect.h.
+// The client (yard/inspect.h).
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -25,11 +25,11 @@ using inspect::Time;
 
 constexpr const char* kClosed = "process {} has closed the connection";
 
-// Connects, and checks that the other end is that process of that user.
+// Connects, and checks that the other end is this process of this user.
 Result<base::File> open(const std::string& path, uid_t user, int64_t pid, Time until) {
   base::File socket = inspect::make_socket();
   int error = socket ? inspect::connect_to(socket, path) : errno;
-  while (error == EAGAIN && Clock::now() < until) {  // too many wait there
+  while (error == EAGAIN && Clock::now() < until) {  // too many clients are waiting
     ::usleep(1000);
     error = inspect::connect_to(socket, path);
   }
@@ -46,7 +46,7 @@ Result<base::File> open(const std::string& path, uid_t user, int64_t pid, Time u
                   peer ? static_cast<int64_t>(peer->user) : -1));
 }
 
-// Opens a connection to the process of this user. Root may name a process of any user.
+// Opens a connection to a process of this user. Root may name a process of any user.
 Result<base::File> open_process(int64_t pid, Time until) {
   std::vector<uid_t> users = {::geteuid()};
   struct stat info;
@@ -57,7 +57,7 @@ Result<base::File> open_process(int64_t pid, Time until) {
     for (const std::string& directory : inspect::directories(user)) {
       auto socket = open(inspect::socket_path(directory, pid), user, pid, until);
       if (socket.ok()) return socket;
-      // A socket of another user matters more than a missing one.
+      // Prefer an error that says more than that a socket is missing.
       if (first.ok() || socket.status().code() != Code::kNotFound) first = socket.status();
     }
   if (first.code() == Code::kNotFound)
@@ -76,7 +76,7 @@ Status send_line(const base::File& socket, std::string line, int64_t pid, Time u
     if (n >= 0)
       sent += static_cast<size_t>(n);
     else if (errno == EPIPE || errno == ECONNRESET)
-      return {};  // the process may have answered before it closed the connection
+      return {};  // the process may have answered before closing the connection
     else if (errno != EAGAIN && errno != EINTR)
       return Status(Code::kNotFound, fmt::format(kClosed, pid));
   }
@@ -123,7 +123,7 @@ std::vector<InspectClient::Target> inspect_targets(std::chrono::nanoseconds time
       if (socket.ok())
         if (Status sent = send_line(*socket, hello, *pid, Clock::now()); !sent.ok())
           socket = std::move(sent);
-      // A process that has no socket behind its file is another one that has got the same number.
+      // If nothing listens on the socket file, the process number now belongs to another process.
       if (socket.ok() || socket.status().code() == Code::kDeadline)
         asked.emplace_back(std::move(t), std::move(socket));
     }
@@ -147,7 +147,8 @@ Result<InspectClient> InspectClient::connect(int64_t pid, std::chrono::nanosecon
   return InspectClient(pid, timeout);
 }
 
-// Each request has a connection of its own, because the server closes connections that are idle for a minute.
+// Each request opens a new connection, because the server closes connections that are idle for a
+// minute.
 Result<std::string> InspectClient::request(std::string_view json) {
   if (json.size() > kInspectMostRequest || json.find('\n') != json.npos)
     return Status(

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Live control of a process: its runtimes, its server, its commands, and undo of the changes that clients made.
+// Live control of a process: its runtimes, its server, its commands, and undo of the changes that
+// clients made.
 #include "inspect/commands.h"
 
 #include <fmt/format.h>
@@ -21,7 +22,7 @@
 namespace yard::inspect {
 namespace {
 
-// The detail of an event about a change.
+// The detail of the event that records a change.
 struct Change {
   Value args;
   Json who;
@@ -34,29 +35,29 @@ struct Process {
   base::Mutex lock{base::Rank::kRuntimes};
   base::Condition changed;
   std::vector<const Subject*> runtimes;
-  std::thread::id runner;  // the thread that runs a command
-  bool stopping = false;   // the server is being stopped, without the lock
+  std::thread::id runner;  // runs a command now
+  bool stopping = false;   // allow() is stopping the server and does not hold the lock
   std::unique_ptr<Server> server;
 
-  Peer client;  // sent the command that runs; for the server's thread only
+  Peer client;  // the client of the running command; used by the server's thread only
 
   base::InChild in_child{[this] {
     runner = {};
     stopping = false;
-    (void)server.release();  // the parent's thread may have been using it
+    // Never destroy the parent's server, because the parent's thread may have been using it.
+    (void)server.release();
     if (!runtimes.empty()) base::at_next_call(serve);
   }};
 };
 
 Process& process() { return base::process_wide<Process>(); }
 
-// Starts the server if there is none and a runtime wants one.
 void serve() {
   Process& p = process();
   std::unique_lock lock(p.lock);
   if (p.stopping || p.server != nullptr || p.runtimes.empty() || plugin::privileged()) return;
   std::string directory, why_not;
-  // Without memory the next call tries again (base/tasks.h).
+  // If memory runs out, the next call tries again (base/tasks.h).
   auto server = [&]() -> Result<std::unique_ptr<Server>> {
     YARD_ASSIGN_OR_RETURN(directory, own_directory(why_not));
     return Server::start(directory, handle_request);
@@ -71,7 +72,7 @@ void serve() {
               fmt::format("live control uses {}: {}", directory, why_not));
 }
 
-// Lives while a command runs. No runtime ends meanwhile.
+// Exists while a command runs. LiveControl::allow(false) waits for its end.
 struct Running {
   Running() { set(std::this_thread::get_id()); }
   ~Running() { set({}); }
@@ -83,7 +84,7 @@ struct Running {
   }
 };
 
-// The shared runtime comes first, the others in the order in which they were made.
+// Returns the shared runtime first, then the others in the order of their creation.
 std::vector<const Subject*> subjects() {
   const std::lock_guard lock(process().lock);
   std::vector<const Subject*> to = process().runtimes;
@@ -106,7 +107,8 @@ std::string client_text() {
                      program.empty() ? "" : fmt::format(" ({})", base::printable(program, 200)));
 }
 
-// Records what a client did, or why that was refused, and logs it as a warning. Returns the id of the event.
+// Records and logs as a warning what a client did, or why that was refused. Returns the id of the
+// event.
 uint64_t tell(base::Event event, const Status& refused = {}) {
   if (!refused.ok()) {
     event.kind = &base::event::kChangeRefused, event.number = 0;
@@ -141,7 +143,7 @@ Result<Json> change(const Subject& s, const Command& command, const Request& req
   return object("change", id, "effect", changed->effect);
 }
 
-// A change that a client has made in this process, not in its parent.
+// A change that a client has made in this process. Changes in its parent do not count.
 struct Made {
   base::Event event;
   const Change& change;  // in the event
@@ -157,7 +159,7 @@ struct Made {
   }
 };
 
-// Oldest first.
+// Returns the oldest change first.
 std::vector<Made> changes_made() {
   const std::vector<base::Event> all = base::events();
   std::set<uint64_t> undone;
@@ -170,7 +172,7 @@ std::vector<Made> changes_made() {
   return to;
 }
 
-// Names what the undo of a change restores. Later changes of the same thing must be undone first.
+// Names the thing that the undo restores. Later changes of that thing must be undone first.
 std::string restored_by(const Made& m) {
   const std::string& command = m.event.subject;
   if (command == "deny" || command == "allow") return fmt::format("rule {}", m.event.id);
@@ -181,7 +183,7 @@ std::string restored_by(const Made& m) {
 // If the id is 0, returns the last change that can be undone.
 Result<Made> find_change(uint64_t id) {
   const std::vector<Made> all = changes_made();
-  std::map<std::string, uint64_t> later;  // changes that are not undone
+  std::map<std::string, uint64_t> later;  // changes that have not been undone, by restored_by()
   for (auto m = all.rbegin(); m != all.rend(); ++m) {
     const std::string what = restored_by(*m);
     const bool can_be = !m->undone && m->change.undo != nullptr;
@@ -231,7 +233,7 @@ Result<Json> list_events(const Subject&, const Value& args) {
 }
 
 Result<Command> find_command(const std::string& name) {
-  // These are about the process, whatever runtime the request names.
+  // These commands are about the whole process, so they ignore the runtime of the request.
   const std::vector<Command> of_process = {
       {"hello", {}, hello},
       {"changes", {}, list_changes},
@@ -248,7 +250,7 @@ Result<Command> find_command(const std::string& name) {
                             base::excerpt(name), base::did_you_mean(name, known)));
 }
 
-// Without a number the first runtime is meant.
+// Returns the first runtime if there is no id.
 Result<const Subject*> find_runtime(std::optional<int64_t> id) {
   std::vector<std::string> known;
   for (const Subject* s : subjects()) {
@@ -307,11 +309,11 @@ void LiveControl::allow(bool on) {
   p.stopping = true;
   auto server = std::move(p.server);
   lock.unlock();
-  server = nullptr;  // waits for its thread, unless this is it
+  server = nullptr;  // waits for the server's thread unless this thread is it
   lock.lock();
   p.stopping = false;
   p.changed.notify_all();
-  if (!p.runtimes.empty()) base::at_next_call(serve);  // a runtime was made meanwhile
+  if (!p.runtimes.empty()) base::at_next_call(serve);
 }
 
 }  // namespace yard::inspect

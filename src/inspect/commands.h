@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands of live control (docs/reference/inspect.md). They run on the server's thread, one at a time.
+// The commands of live control (docs/reference/inspect.md). They run on the server's thread, one at
+// a time.
 #pragma once
 
 #include <yard/status.h>
@@ -26,7 +27,8 @@ struct Changed {
       {};  // JSON that is the answer's result instead of the effect, unless it is empty
 };
 
-// Has one of the two functions. `args` fits the parameters. A change does nothing if `dry_run` is among them and set.
+// A command has either a query or a change. `args` has been checked against the parameters. If the
+// argument `dry_run` is set, a change has no effect.
 struct Command {
   const char* name;
   std::vector<Member> parameters;
@@ -37,13 +39,13 @@ std::vector<Command> query_commands();   // queries.cc
 std::vector<Command> change_commands();  // changes.cc
 std::vector<Command> plugin_commands();  // plugins.cc
 
-// Which kernel takes over from which, for how many kinds of calls, and the mean time of a call with each where it is known.
-// plugins.cc
+// Returns, for each kernel that takes over from another, how many kinds of calls move and the known
+// mean times of a call with both kernels. Defined in plugins.cc.
 Json takeover(const Subject& s, const std::vector<dispatch::MovedCall>& moved);
 
 Result<std::string> handle_request(const Request& request, const Peer& who);
 
-// The last change, or null.
+// Returns the last change, or null if there is none.
 Json last_change();
 double seconds_since_1970(std::chrono::system_clock::time_point t) noexcept;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A runtime's part in live control. The process answers on one socket for all of its runtimes, from its first call on. A
-// forked child answers on a socket of its own.
+// A runtime's part in live control. The process answers on one socket for all of its runtimes, from
+// its first call on. A forked child answers on a socket of its own.
 #pragma once
 
 #include <yard/runtime.h>
@@ -18,7 +18,7 @@ struct Subject {
   detail::Core& core;
   rules::Rules& rules;
   uint64_t id = core.id;
-  bool shared = false;  // Runtime::shared()
+  bool shared = false;
 };
 
 // Any thread may call these functions.
@@ -28,11 +28,10 @@ class LiveControl {
   ~LiveControl() { allow(false); }
   LiveControl& operator=(LiveControl&&) = delete;
 
-  // Says whether commands may work on the runtime. The process answers from its next call on, unless it is privileged, until
-  // its last runtime ends. When allow(false) returns, no command works on the runtime, and none will: call it before any other
-  // part of the runtime ends.
+  // Says whether commands may work on the runtime. Unless the process is privileged, it answers
+  // from its next call on, until its last runtime ends. After allow(false) returns, no command
+  // works on the runtime. Call allow(false) before any other part of the runtime ends.
   void allow(bool on);
-  // Says that the runtime is Runtime::shared().
   void is_shared();
 
  private:

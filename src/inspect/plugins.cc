@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands about the plugins of a running process, and what a change means for calls that were made lately.
+// Commands about the plugins of a running process, and the effect of a change on recent calls.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ Json plugin_json(const PluginInfo& p) {
   return object("name", p.name, "version", p.version, "path", p.path, "sha256", or_null(p.sha256));
 }
 
-// The plugin of a name or path as a load would find it, or why a load would be refused.
+// Returns the plugin that a load of the name or path would find, or why the load would be refused.
 Result<PluginInfo> could_load(const Subject& s, const std::string& name_or_path) {
   std::string path = name_or_path;
   for (const PluginInfo& p : s.runtime.plugins().list())
@@ -41,7 +41,7 @@ Result<PluginInfo> loaded(const Subject& s, const std::string& name_or_path) {
   return Status(Code::kNotFound, fmt::format("no plugin '{}' is loaded", name_or_path));
 }
 
-// The known calls of all ops by their CallSpecs, with the kernels that serve them now.
+// Returns the known calls of all ops with the kernels that serve them now. Keys are CallSpecs.
 std::map<std::string, dispatch::MovedCall> served_now(const Subject& s) {
   std::map<std::string, dispatch::MovedCall> to;
   const auto snapshot = s.core.snapshot();
@@ -59,7 +59,7 @@ std::map<std::string, dispatch::MovedCall> served_now(const Subject& s) {
   return to;
 }
 
-// Runs a change of plugins and says which calls it has moved.
+// Runs a change of plugins and returns the calls that have moved to another kernel.
 template <class F>
 Result<Json> moved_by(const Subject& s, const F& change) {
   const auto before = served_now(s);
@@ -85,7 +85,8 @@ Result<Changed> plugin_load(const Subject& s, const Value& args) {
       object("plugin", plugin, "takes_over", takes_over)};
 }
 
-// Tries the unload as rules that deny the kernels of the plugin, so calls that were made lately keep a kernel.
+// First tries rules that deny the plugin's kernels, so that the unload is refused if it would leave
+// a recent call without a kernel.
 Result<Changed> plugin_unload(const Subject& s, const Value& args) {
   YARD_ASSIGN_OR_RETURN(const PluginInfo info, loaded(s, text(args, "plugin")));
   Config without = s.runtime.rules().config();
@@ -116,7 +117,7 @@ Result<Changed> plugin_replace(const Subject& s, const Value& args) {
   };
   YARD_ASSIGN_OR_RETURN(const Json takes_over, moved_by(s, [&] { return put(s, path); }));
   Changed to{.effect = object("plugin", plugin, "replaced", replaced, "takes_over", takes_over)};
-  // Otherwise the file of the old version is gone.
+  // If the path is unchanged, the file of the old version is gone and cannot be restored.
   if (path != old.path)
     to.undo = [put, file = old.path](const Subject& of) { return put(of, file); };
   return to;
@@ -130,7 +131,7 @@ Json takeover(const Subject& s, const std::vector<dispatch::MovedCall>& moved) {
   for (const CallStats& c : s.runtime.stats().calls) times[{c.op, c.kernel, c.call}].add(c.latency);
   struct Sum {
     size_t calls = 0, timed = 0;
-    double samples = 0, from_ns = 0, to_ns = 0;  // kinds of calls that are frequent weigh more
+    double samples = 0, from_ns = 0, to_ns = 0;  // frequent kinds of calls weigh more
     bool measured = true;
     Kind kind = Kind::kDefault;
   };
@@ -153,7 +154,7 @@ Json takeover(const Subject& s, const std::vector<dispatch::MovedCall>& moved) {
   return each(sums, [](const auto& entry) {
     const auto& [op, from, to] = entry.first;
     const Sum& sum = entry.second;
-    // Without a timed call the means are not numbers, which are written as null.
+    // Without a timed call the means are NaN, which is written as null.
     return object("op", op, "from", from, "to", or_null(to), "kind", yard::to_string(sum.kind),
                   "calls", sum.calls, "timed", sum.timed, "from_ns", sum.from_ns / sum.samples,
                   "to_ns", sum.to_ns / sum.samples, "measured", sum.timed > 0 && sum.measured);

@@ -22,7 +22,8 @@ constexpr Member kRequest[] = {{"v", kNeededNumber, kInspectVersion, kInspectVer
                                {"args", kObject},
                                {"runtime", kNumber}};
 
-// Makes a Value of what the JSON library reads. Its functions are named as the library wants them, and false ends the reading.
+// Builds a Value from the events of the JSON library, which requires these function names. A
+// function that returns false stops the reading.
 class Reader {
  public:
   using Kind = Value::Kind;
@@ -38,7 +39,7 @@ class Reader {
   bool number_unsigned(uint64_t n) { return add({Kind::kNumber, std::to_string(n)}); }
   bool number_float(double, const std::string& as) { return add({Kind::kNumber, as}); }
   bool string(const std::string& s) { return add({Kind::kText, base::json_string(s), {}, s}); }
-  bool binary(const nlohmann::json::binary_t&) { return false; }  // JSON has none
+  bool binary(const nlohmann::json::binary_t&) { return false; }  // JSON text cannot contain this
   bool start_object(size_t) { return begin(Kind::kObject); }
   bool start_array(size_t) { return begin(Kind::kList); }
   bool key(const std::string& name) {
@@ -90,12 +91,12 @@ class Reader {
     return add(std::move(v));
   }
 
-  std::vector<Value> open_ = {{}};  // the last one is being read; the first gets the result
-  std::string name_;                // of the next member
+  std::vector<Value> open_ = {{}};  // the last one is being read; the first one receives the result
+  std::string name_;                // the name of the next member
   Status problem_;
 };
 
-// Returns what was expected if the value does not fit, else an empty text.
+// Returns what was expected if the value does not fit, or an empty string.
 std::string misfit(const Value& value, const Member& m) {
   const auto unless = [](bool fits, std::string what) { return fits ? "" : std::move(what); };
   const auto is = [&](Value::Kind kind) { return value.kind == kind; };
@@ -186,7 +187,7 @@ std::string answer(const Request& request, const Result<std::string>& result) {
                                  request.id.json, result.ok());
   if (result.ok()) {
     line += "\"result\": " + *result;
-    std::ranges::replace(line, '\n', ' ');  // strings have none: there it is escaped
+    std::ranges::replace(line, '\n', ' ');  // a newline in a JSON string is escaped
   } else {
     const Status& e = result.status();
     const auto note_json = [](const std::string& note) { return Json{base::json_string(note)}; };

@@ -3,7 +3,8 @@
 //
 //   {"v": 1, "id": 7, "command": "stats", "args": {...}, "runtime": 0}
 //
-// No value of the JSON library is kept: its destructor allocates, and would end a process that is out of memory.
+// Nothing here keeps values of the JSON library, because their destructor allocates and would end a
+// process that is out of memory.
 #pragma once
 
 #include <yard/inspect.h>
@@ -23,22 +24,22 @@
 
 namespace yard::inspect {
 
-// JSON that was read.
+// A JSON value that was read.
 struct Value {
   enum class Kind : uint8_t { kNull, kSwitch, kNumber, kText, kList, kObject };
   Kind kind = Kind::kNull;
-  std::string json = "null";  // on one line
-  std::string name = {};      // of a member of an object
-  std::string text = {};      // of a string
+  std::string json = "null";  // the value on one line
+  std::string name = {};      // if the value is a member of an object
+  std::string text = {};      // if the value is a string
   std::vector<Value> members = {};
 };
-// Null counts as missing in these four.
+// These four functions treat null as missing.
 const Value* find(const Value& object, std::string_view name) noexcept;
 std::string text(const Value& object, std::string_view name);
 bool is_set(const Value& object, std::string_view name) noexcept;
 int64_t number(const Value& object, std::string_view name, int64_t otherwise = 0) noexcept;
 
-// JSON that is written.
+// JSON text to be written.
 struct Json {
   std::string text = "null";
 };
@@ -56,7 +57,6 @@ Json object(const auto&... keys_and_values) {
   if constexpr (sizeof...(keys_and_values) > 0) add_members(to, keys_and_values...);
   return {to.text()};
 }
-// Makes an array of json_of(item) for each item.
 template <class List, class F>
 Json each(const List& list, const F& json_of) {
   std::vector<std::string> to;
@@ -77,23 +77,24 @@ struct Request {
 
 // A member of a request or of its arguments.
 struct Member {
-  // From kNeededText on the member must be there. A kPath begins with '/', because the folders of client and process may
-  // differ.
+  // Members from kNeededText on are required. A kPath must begin with '/', because the folders of
+  // client and process may differ.
   enum class Kind { kText, kNumber, kObject, kId, kSwitch, kNeededText, kNeededNumber, kPath };
   const char* name = nullptr;
   Kind kind = Kind::kText;
-  int64_t least = 0, most = INT64_MAX;  // of a number
+  int64_t least = 0, most = INT64_MAX;  // for numbers
 };
-// Checks that the object has no other members, and that the needed ones are there. `what` is for messages.
+// Checks that the object has the required members and no unknown ones. Messages call a member
+// `what`.
 Status check_members(const Value& object, std::span<const Member> members, std::string_view what);
 
-// Fills `to` as far as the line is valid, so that the answer to a refused request has the id of its line.
+// Fills `to` as far as the line is valid, so that the answer to a refused request can name its id.
 Status parse_request(std::string_view line, Request& to);
 
-// The answer as one line without its newline. The result is JSON.
+// Returns the answer as one line without its newline. The result must be JSON.
 std::string answer(const Request& request, const Result<std::string>& result);
 
-// The error "invalid WHAT: expected EXPECTED, got GOT". A null pointer prints as "none".
+// Returns the error "invalid WHAT: expected EXPECTED, got GOT". A null pointer prints as "none".
 Status invalid(std::string_view what, std::string_view expected, std::string_view got);
 Status invalid(std::string_view what, std::string_view expected, const Value* got);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands that only look.
+// Commands that change nothing.
 #include <fmt/format.h>
 #include <yard/trace.h>
 
@@ -52,7 +52,7 @@ Result<Json> health(const Subject& s, const Value&) {
   const HealthReport report = s.runtime.health().report();
   const auto now = std::chrono::steady_clock::now();
   const std::vector<base::Event> events = base::events();
-  const auto opened = [&](const std::string& subject) {  // the last such event
+  const auto opened = [&](const std::string& subject) {  // the last event of an opened breaker
     Json to;
     for (const base::Event& e : events)
       if (e.kind == &base::event::kBreakerOpened && e.runtime == s.id && e.subject == subject)
@@ -63,7 +63,8 @@ Result<Json> health(const Subject& s, const Value&) {
   for (const KernelHealth& k : report.kernels)
     for (const KernelHealth::Breaker& b : k.open) {
       const std::string key = b.key.empty() ? "" : fmt::format(" ({})", b.key);
-      const double until_s =  // which is written as null if it is not known
+      // An unknown time is NAN, which is written as null.
+      const double until_s =
           b.until ? std::max(0.0, std::chrono::duration<double>(*b.until - now).count()) : NAN;
       breakers.push_back(object("op", k.op, "kernel", k.kernel, "backend", k.backend, "key", b.key,
                                 "state", yard::to_string(b.state), "reason",
@@ -145,7 +146,7 @@ Result<Json> plans(const Subject& s, const Value& args) {
   return object("op", op, "count", known.size(), "plans", each(known, one));
 }
 
-// Lists what differs from what somebody wanted (docs/reference/inspect.md).
+// Lists where the state differs from what somebody asked for (docs/reference/inspect.md).
 Json drift(const Subject& s, const std::vector<base::Event>& events) {
   namespace event = base::event;
   std::map<std::string, const base::Event*> found;  // by `what`
@@ -165,7 +166,7 @@ Json drift(const Subject& s, const std::vector<base::Event>& events) {
     if (e.kind == &event::kChange) found.erase("undone change");
     if (e.kind == &event::kChange && e.subject == "deny") denies.push_back(&e);
     if (e.kind != &event::kUndo) continue;
-    // Undoing other rules puts denies back.
+    // Undoing a change of rules restores the denies that the change replaced.
     std::erase_if(found, [](const auto& f) { return f.first.starts_with("replaced"); });
     found["undone change"] = &e;
     std::erase_if(denies, [&](const base::Event* d) { return d->id == e.number; });
@@ -177,7 +178,7 @@ Json drift(const Subject& s, const std::vector<base::Event>& events) {
   });
 }
 
-// The last event that is an error, or the last failure of a kernel if that was later.
+// Returns the last event that is an error, or the last failure of a kernel if that is later.
 Json last_error(const Subject& s, const HealthReport& health,
                 const std::vector<base::Event>& events) {
   double last = 0;

@@ -27,11 +27,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kWaiting = 64;  // connections that are not accepted yet
-// How long the thread sleeps after it has found no memory, or no descriptor for a connection.
+constexpr int kWaiting = 64;  // how many connections may wait for accept()
+// The thread sleeps this long when memory or descriptors run out.
 constexpr auto kPause = std::chrono::milliseconds(50);
-// The thread wakes at least this often, because closing its socket does not wake it, and another
-// file that has its number may never be ready.
+// Closing the socket does not wake the thread, and another file may get its number and never be
+// ready. So the thread wakes at least this often.
 constexpr auto kLongestSleep = std::chrono::seconds(5);
 constexpr std::string_view kOutOfMemory =
     R"({"v": 1, "ok": false, "error": {"code": "out_of_memory", "message": "out of memory"}})"
@@ -42,8 +42,9 @@ Status system_error(std::string_view what, const std::string& path, int error) {
                 fmt::format("cannot {} {}: {}", what, path, std::strerror(error)));
 }
 
-// A socket that a forked child closes, because clients of its parent would wait for the child. If the program has closed it
-// with closefrom(), another file that has its number is left alone.
+// A socket that a forked child closes, because clients of the parent would otherwise wait for the
+// child. If the program has closed the socket with closefrom(), another file with its number stays
+// open.
 class KeptSocket {
  public:
   explicit KeptSocket(base::File file) : file_(std::move(file)) {
@@ -79,11 +80,11 @@ struct Connection {
   std::string out;  // the answer that is being sent
   size_t sent = 0;  // bytes of `out`
   Clock::time_point deadline;
-  bool ended = false;  // no more is read
+  bool ended = false;  // the client sends no more
   bool dead = false;
 };
 
-// The loop of the thread.
+// The server's thread runs this loop.
 class Loop {
  public:
   Loop(Handler handler, const Limits& limits)
@@ -92,12 +93,14 @@ class Loop {
   Status listen(const std::string& directory) {
     path_ = socket_path(directory, ::getpid());
     if (listening_.fd() < 0) return system_error("make", path_, errno);
-    // The socket of an earlier process with this number is replaced, one of another PID namespace stays.
+    // A socket of an earlier process with this number is replaced. A socket of another PID
+    // namespace stays.
     const base::File other = make_socket();
     const int refused = other ? connect_to(other, path_) : errno;
     if (refused == 0 || refused == EAGAIN)
       return Status(Code::kConflict, fmt::format("another process answers on {}", path_));
-    // It has another name until it listens: a client takes a socket that refuses it for a stale one.
+    // A client would remove a socket that refuses connections, so use another name until this one
+    // listens.
     const std::string temporary = fmt::format("{}/.{}", directory, ::getpid());
     ::unlink(temporary.c_str());
     int error = bind_to(listening_.file(), temporary);
@@ -114,7 +117,7 @@ class Loop {
   void run() {
     while (!halted_) {
       const Status s = base::or_out_of_memory([&] { serve_all(); });
-      if (base::forks() != process_) return;  // forked by the handler
+      if (base::forks() != process_) return;  // the handler has forked, and this is the child
       if (s.ok()) continue;
       base::log_event(LogLevel::kError, "inspect", "live control is out of memory and tries again");
       std::this_thread::sleep_for(kPause);
@@ -129,7 +132,7 @@ class Loop {
     if (!listening_.is_lost())
       ::shutdown(listening_.fd(), SHUT_RDWR);
     else
-      connect_to(make_socket(), path_);  // a thread in poll() still has the socket
+      connect_to(make_socket(), path_);  // wakes a thread in poll()
   }
   void remove_socket() const noexcept {
     struct stat info;
@@ -139,7 +142,6 @@ class Loop {
   }
 
  private:
-  // Waits, and then serves each connection once.
   void serve_all() {
     polled_.assign(1, {listening_.fd(), POLLIN, 0});
     auto next = Clock::now() + kLongestSleep;
@@ -195,7 +197,7 @@ class Loop {
     ::send(client.fd(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 
-  // Whether there is a whole request, or one that is too long.
+  // Returns true if there is a whole request or one that is too long.
   bool has_request(const Connection& c) const {
     return c.out.empty() && (c.in.find('\n') != c.in.npos || c.in.size() > limits_.request);
   }
@@ -203,7 +205,7 @@ class Loop {
   void serve(Connection& c, short events) {
     c.dead |= c.socket.is_lost();
     if (c.dead) return;
-    // Nothing more is read while a request waits, which bounds `in`.
+    // While a request waits, nothing more is read. This bounds `in`.
     if ((events & (POLLIN | POLLHUP | POLLERR)) != 0 && c.out.empty() && !has_request(c)) read(c);
     if (!c.dead && has_request(c) && !base::or_out_of_memory([&] { handle(c); }).ok()) {
       ::send(c.socket.fd(), kOutOfMemory.data(), kOutOfMemory.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -226,7 +228,7 @@ class Loop {
     if (first) set_deadline(c);
   }
 
-  // Makes the answer to the first request that has been read.
+  // Handles the first request in `in`.
   void handle(Connection& c) {
     const size_t end = std::min(c.in.find('\n'), c.in.size());
     std::string line = c.in.substr(0, end);
@@ -270,7 +272,7 @@ class Loop {
     }
     c.sent += static_cast<size_t>(n);
     if (c.sent < c.out.size()) return;
-    c.out = {};  // an answer may be large
+    c.out = {};  // frees the memory of a large answer
     set_deadline(c);
   }
 
@@ -296,8 +298,8 @@ class Loop {
 Result<std::unique_ptr<Server>> Server::start(const std::string& directory, Handler handler,
                                               const Limits& limits) {
   YARD_RETURN_IF_ERROR(make_directory(directory));
-  remove_stale(
-      directory);  // of children that ended with _exit(), and of processes that were killed
+  // Children that ended with _exit() and killed processes leave sockets behind.
+  remove_stale(directory);
   auto loop = std::make_shared<Loop>(std::move(handler), limits);
   YARD_RETURN_IF_ERROR(loop->listen(directory));
   std::unique_ptr<Server> server(new Server([loop] { loop->halt(); }));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The socket that a process answers on, and the thread that reads requests and writes answers.
 //
-// No client can hold the thread up: nothing blocks, and connections that take too long are closed. A command holds up other
-// clients only.
+// A client cannot hold up the thread: nothing blocks, and slow connections are closed. A running
+// command delays the other clients only.
 #pragma once
 
 #include <yard/inspect.h>
@@ -23,19 +23,20 @@ namespace yard::inspect {
 struct Limits {
   size_t request = kInspectMostRequest, answer = kInspectMostAnswer;  // bytes
   size_t connections = 16;
-  // From the first byte of a request to its last, for taking an answer, and without a request.
+  // The time to send a request after its first byte, the time to take an answer, and the time that
+  // a connection may be idle.
   std::chrono::nanoseconds request_time = std::chrono::seconds(5),
                            answer_time = std::chrono::seconds(30),
                            idle_time = std::chrono::seconds(60);
 };
 
-// Called on the server's thread, one request at a time. The result is JSON.
+// The server calls the handler on its thread, one request at a time. The result must be JSON.
 using Handler = std::function<Result<std::string>(const Request&, const Peer&)>;
 
-// Its end removes the socket and waits for the thread.
+// The destructor removes the socket and waits for the thread.
 class Server {
  public:
-  // Makes the directory if there is none. A forked child has neither socket nor thread of its parent.
+  // Creates the directory if it is missing. A forked child inherits neither socket nor thread.
   static Result<std::unique_ptr<Server>> start(const std::string& directory, Handler handler,
                                                const Limits& limits = {});
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server against clients of every kind: well-behaved, many at once, slow, endless, silent, of other users.
+// Tests the server against clients that are well-behaved, many, slow, endless, silent or of other
+// users.
 #include "inspect/server.h"
 
 #include <gmock/gmock.h>
@@ -36,7 +37,7 @@ Result<std::string> echo(const Request& request, const Peer& who) {
   return "[\"" + request.command + "\", " + std::to_string(who.process) + "]";
 }
 
-// A client without manners.
+// A client that may break the protocol.
 class Raw {
  public:
   explicit Raw(const std::string& path) : socket_(make_socket()) {
@@ -46,7 +47,8 @@ class Raw {
   ssize_t send(std::string_view bytes) const {
     return ::send(socket_.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
-  // A line without its newline; "closed", or "silent" after the time.
+  // Returns a line without its newline. Returns "closed" at the end of the connection, or "silent"
+  // if the time is over.
   std::string line(milliseconds within = seconds(20)) {
     const auto until = Clock::now() + within;
     for (;;) {
@@ -101,7 +103,7 @@ TEST_F(ServerTest, AnswersInOrder) {
   EXPECT_THAT(client.line(), HasSubstr(R"("id": 2, "ok": false, "error": {"code": "not_found")"));
   EXPECT_THAT(client.line(), HasSubstr("thrown"));
   EXPECT_THAT(client.ask("rubbish"), HasSubstr("invalid JSON"));
-  EXPECT_THAT(client.ask(kEcho), HasSubstr("\"ok\": true"));  // goes on
+  EXPECT_THAT(client.ask(kEcho), HasSubstr("\"ok\": true"));  // the server still answers
 }
 
 TEST_F(ServerTest, EndsWithItsSocket) {
@@ -112,12 +114,12 @@ TEST_F(ServerTest, EndsWithItsSocket) {
   server_ = nullptr;
   EXPECT_EQ(client.line(), "closed");
   EXPECT_FALSE(std::filesystem::exists(path));
-  start();  // and again
+  start();
   EXPECT_THAT(Raw(socket()).ask(kEcho), HasSubstr("\"ok\": true"));
   EXPECT_EQ(Server::start(folder_ / "s", echo).status().code(), Code::kConflict);
 }
 
-// As after closefrom(3), with files of the program on the numbers that are free then.
+// closefrom(3) frees descriptors, and the program's next files get their numbers.
 TEST_F(ServerTest, LeavesFilesAloneThatHaveTheNumbersOfItsSockets) {
 #if defined(YARD_UNDER_TSAN)
   GTEST_SKIP() << "it closes what another thread uses, which this sanitizer reports";
@@ -141,7 +143,7 @@ TEST_F(ServerTest, LeavesFilesAloneThatHaveTheNumbersOfItsSockets) {
           return false;
       return true;
     };
-    const pid_t grandchild = ::fork();  // closes what it inherits from the server
+    const pid_t grandchild = ::fork();  // closes the descriptors of the server that it inherits
     if (grandchild == 0) ::_exit(all_whole() ? 0 : 1);
     int status = 0;
     if (::waitpid(grandchild, &status, 0) != grandchild || status != 0) ::_exit(3);
@@ -197,7 +199,7 @@ TEST_F(ServerTest, ClosesSlowAndIdleConnections) {
   Raw slow(socket());
   const auto from = Clock::now();
   std::string got = "silent";
-  // A byte now and then does not help.
+  // Sending a byte now and then does not extend the deadline.
   for (int i = 0; i < 100 && got == "silent"; ++i) {
     slow.send(" ");
     got = slow.line(milliseconds(20));
@@ -215,7 +217,7 @@ TEST_F(ServerTest, AClientThatReadsNothingHoldsUpNone) {
     deaf.send(R"({"v": 1, "id": 1, "command": "large"})"
               "\n");
   for (int i = 0; i < 20; ++i) EXPECT_THAT(Raw(socket()).ask(kEcho), HasSubstr("\"ok\": true"));
-  // Then it is closed, in the middle of the answer.
+  // The server closes the connection in the middle of the answer.
   std::this_thread::sleep_for(milliseconds(600));
   EXPECT_EQ(deaf.line(), "closed");
 }
@@ -265,7 +267,7 @@ TEST_F(ServerTest, ServesManyThreads) {
 #if !defined(YARD_UNDER_TSAN)
 TEST_F(ServerTest, RefusesAnotherUser) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
-  // Even where the directory would let it in.
+  // The permissions let the other user in, so that the server itself has to refuse.
   start();
   Raw kept(socket());
   EXPECT_THAT(kept.ask(kEcho), HasSubstr("\"ok\": true"));

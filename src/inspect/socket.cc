@@ -23,7 +23,6 @@ namespace {
 
 constexpr std::string_view kEnding = ".sock";
 
-// Calls bind() or connect().
 int call_with(decltype(::connect)& function, const base::File& socket,
               const std::string& path) noexcept {
   sockaddr_un address = {};
@@ -76,7 +75,7 @@ void remove_stale(const std::string& directory) {
   for (const std::string& name : base::names_in(directory)) {
     const auto pid = process_of(name);
     const std::string path = directory + "/" + name;
-    // A process in another PID namespace would accept the connection.
+    // The socket of a process in another PID namespace would accept the connection.
     if (pid && ::kill(static_cast<pid_t>(*pid), 0) != 0 && errno == ESRCH &&
         connect_to(make_socket(), path) == ECONNREFUSED)
       ::unlink(path.c_str());
@@ -98,7 +97,7 @@ Status make_directory(const std::string& path) {
   if (S_ISLNK(info.st_mode)) return refused("a symbolic link");
   if (!S_ISDIR(info.st_mode)) return refused("a file");
   if (info.st_uid != ::geteuid()) return refused(fmt::format("one of user {}", info.st_uid));
-  // The bits of the group are also the mask of an access control list.
+  // The group's bits are also the mask of an access control list.
   if ((info.st_mode & 077) != 0) return refused(fmt::format("mode {:o}", info.st_mode & 07777));
   return {};
 }
@@ -144,7 +143,8 @@ double start_time_of(int64_t process) {
   std::ifstream file(fmt::format("/proc/{}/stat", process));
   std::string text;
   std::getline(file, text);
-  // Fields are counted after the name, which is in parentheses. This one is in ticks since the system was booted.
+  // Count fields after the name, which is in parentheses and may contain blanks. This field is in
+  // ticks since boot.
   constexpr size_t kStart = 20;
   const auto fields = base::split(std::string_view(text).substr(text.rfind(')') + 1), ' ');
   const auto ticks = fields.size() > kStart ? base::number<double>(fields[kStart]) : std::nullopt;

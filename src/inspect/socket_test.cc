@@ -26,7 +26,7 @@ TEST(Place, ADirectoryIsMadeForItsUserOnly) {
   struct stat info;
   ASSERT_EQ(::lstat(path.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 07777, 0700u);
-  EXPECT_TRUE(make_directory(path).ok());  // is there
+  EXPECT_TRUE(make_directory(path).ok());  // exists already
 }
 
 TEST(Place, WhatOthersCouldOpenIsRefused) {
@@ -67,7 +67,7 @@ TEST(Place, AFolderOfAnotherUserDoesNotTurnLiveControlOff) {
   std::string why_not;
   EXPECT_EQ(own_directory(why_not, roots).value(), usual);
   EXPECT_EQ(why_not, "");
-  // As a folder of another user, which only root can make.
+  // The mode makes the folder as unusable as one of another user, which only root can make.
   ::chmod(usual.c_str(), 0777);
   const std::string made = own_directory(why_not, roots).value();
   EXPECT_THAT(made, testing::StartsWith(usual + "-"));
@@ -91,7 +91,7 @@ TEST(Place, SocketsOfProcessesThatAreGoneAreRemoved) {
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   ASSERT_EQ(status, 0);
-  const base::File own = make_socket();  // of a process that is here and does not listen yet
+  const base::File own = make_socket();  // its process runs, but does not listen yet
   ASSERT_EQ(bind_to(own, socket_path(folder / "", ::getpid())), 0);
   base::write_in_place(folder / "notes", "");
   ASSERT_TRUE(std::filesystem::exists(socket_path(folder / "", child)));
