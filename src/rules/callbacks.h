@@ -18,7 +18,7 @@ namespace yard::rules {
 // Validators and listeners share their ids, because one function removes both.
 inline std::atomic<uint64_t> g_last_callback{0};
 
-// Any thread may call anything. No lock is held while a function runs.
+// All functions are thread-safe. No lock is held while a callback runs.
 template <class F>
 class Callbacks {
  public:
@@ -28,16 +28,18 @@ class Callbacks {
     return all_.emplace_back(std::move(made))->id;
   }
 
-  // After this the function is not called again. Waits until it returns, unless it runs on this thread.
+  // The callback is not called again after this returns. Waits for a callback that is running,
+  // unless it runs on this thread.
   void remove(uint64_t id) {
-    std::shared_ptr<Callback> found;  // freed without the lock
+    std::shared_ptr<Callback> found;  // declared first, so that it is freed without the lock
     std::unique_lock hold(lock_);
     const auto it = std::ranges::find(all_, id, [](const auto& c) { return c->id; });
     if (it == all_.end()) return;
     found = *it;
     found->removed = true;
     ended_.wait(hold, [&] { return found->is_idle() || found->is_here(); });
-    // A function that removes itself stays in the list until it returns, so that other threads can wait for it.
+    // A callback that removes itself stays in the list until it returns, so that other threads can
+    // wait for it.
     if (found->is_idle()) std::erase(all_, found);
   }
 
@@ -46,10 +48,11 @@ class Callbacks {
     return all_.empty();
   }
 
-  // Calls f(function) for each function, on one thread at a time. A function may call this again.
+  // Calls f(callback) for each callback. A callback runs on one thread at a time and may call this
+  // function again.
   template <class Do>
   void for_each(const Do& f) {
-    std::vector<std::shared_ptr<Callback>> all;  // freed without the lock
+    std::vector<std::shared_ptr<Callback>> all;  // declared first, so freed without the lock
     std::unique_lock hold(lock_);
     all = all_;
     for (const std::shared_ptr<Callback>& c : all) {

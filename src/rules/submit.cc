@@ -32,7 +32,7 @@ ConfigProblem error_of(const std::string& file, std::string path, std::string fo
   return {Severity::kError, file, 0, 0, std::move(path), std::move(found), std::move(right)};
 }
 
-// The problem without its place.
+// Describes a problem without its place.
 std::string brief(const ConfigProblem& p) {
   return p.found + (p.right.empty() ? "" : "; " + p.right);
 }
@@ -79,7 +79,7 @@ Status Rules::check_reentry() const {
 Status Rules::change(Config config, std::string source, Problems* problems, bool at_once) {
   Submission o;
   o.source = std::move(source), o.at_once = at_once;
-  // Problems name their source.
+  // Problems need a source to name.
   if (config.sources.files.empty()) config.sources.files = {o.source};
   o.reading.files = config.sources.files;
   o.reading.config = std::move(config);
@@ -182,7 +182,7 @@ Status Rules::submit(Submission o, Problems* problems) {
       stats_.last_error = status.to_string();
     }
     if (o.from == Origin::kWatchedFile && watched_.path == o.source) {
-      // The refusal of a text of a watched file is reported once.
+      // Report the refusal of a text of the watched file only once.
       if (!status.ok() && watched_.refused == o.reading.sha256) return status;
       watched_.refused.reset();
       if (status.ok())
@@ -204,10 +204,11 @@ Status Rules::put_in_force(Submission& o, const std::shared_ptr<const policy::Fi
   const policy::RulesVersion version{.sha256 = o.reading.sha256, .source = o.source};
   for (;;) {
     const auto in_force = core_.snapshot()->policy->file;
-    if (watch_ended(o)) return {};  // by other rules that came into force meanwhile
+    if (watch_ended(o)) return {};  // other rules came into force meanwhile
     add_unserved(core_, rules, first_file(o.reading), "", o.reading.problems);
     if (!o.reading.ok()) return {};
-    // A file that is loaded may end a watch. A change of the watched file must not replace it.
+    // Loading a file may end a watch. A change of the watched file must then not replace the loaded
+    // file.
     if (o.from == Origin::kFile) ++watch_number_;
     const auto still = [&](const policy::ProcessPolicy& p) {
       return p.file == in_force && !watch_ended(o);
@@ -242,7 +243,8 @@ void Rules::tell(ConfigEvent event, const dispatch::PublishedRules& made, bool b
   const auto last = made != nullptr ? made : in_force();
   const uint64_t version = made != nullptr ? made->number : 0;
   event.version = last != nullptr ? last->number : 0;
-  // The program knows what it does itself. An operator must see everything else. Problems have been logged already.
+  // Log changes that the program made at a lower level, because the program knows about them.
+  // Problems have been logged already.
   const bool own = by_program && event.kind != Kind::kRefused && text.empty();
   const LogLevel level = event.kind == Kind::kAborted ? LogLevel::kError
                          : own                        ? LogLevel::kInfo
@@ -305,7 +307,7 @@ void Rules::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollout)
   const policy::FileRules* const rules = rollout->rules.get();
   const std::string& source = rollout->version.source;
   const auto policy = core_.snapshot()->policy;
-  if (!dispatch::is_in_rollout(*policy, rules)) return;  // other rules came into force
+  if (!dispatch::is_in_rollout(*policy, rules)) return;
   const bool over = Clock::now() >= rollout->end;
   policy::RolloutResult r = policy->rollout->result(over);
   if (r.too_bad.empty() && !over) return schedule(rollout).ignore();
@@ -317,7 +319,7 @@ void Rules::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollout)
   };
   if (!r.too_bad.empty())
     add(std::move(r.too_bad));
-  else  // calls and kernels may have changed since the rules were checked
+  else  // calls and kernels may have changed since the check
     add_unserved(core_, rollout->rules, source, "rollout", problems);
   if (problems.empty()) {
     const auto set =

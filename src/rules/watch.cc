@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads and watches rule files, and applies the settings that take effect outside of the dispatcher.
+// Loads and watches rule files, and applies the settings that take effect outside of the
+// dispatcher.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +20,7 @@ std::string absolute(const std::string& path) {
   return error ? path : full.string();
 }
 
-// Makes `use` write to another file from now on, or to none.
+// Makes `use` write to another file from now on, or to none if the path is empty.
 void use_file(const char* setting, const std::string& path, std::string& now,
               const std::function<Status(const std::string&)>& use) {
   if (path == now) return;
@@ -87,7 +88,8 @@ void Rules::unwatch() {
     const std::lock_guard lock(lock_);
     set_watched({});
   }
-  // The watcher may be waiting for a validator on this thread, so stop() could wait forever. Without a path it does nothing.
+  // If this thread runs a validator, the watcher may be waiting for it, and stop() could wait
+  // forever. Without a path the watcher does nothing, so it need not be stopped.
   if (check_reentry().ok()) watcher_.stop();
 }
 
@@ -117,10 +119,9 @@ Status Rules::follow_watch() {
     Status started;
     if (now.path.empty())
       watcher_.stop();
-    else  // it reads the file at once, which may have changed since
+    else  // reads the file at once, because it may have changed
       started = watcher_.start({now.path}, watch_settings(now.settings));
     lock.lock();
-    // Another thread may have started or ended a watch meanwhile.
     if (watch_number_ != number) continue;
     if (!started.ok()) set_watched({});
     return started;
@@ -140,8 +141,8 @@ bool Rules::reread() {
                 fmt::format("the rule file is not watched: {}", started.message()));
     return true;
   }
-  // Files that change while they are read may be parts of two versions. Changes while they are parsed, which takes much
-  // longer, are the next change.
+  // Files that change while they are read may belong to two versions. Parsing takes much longer, so
+  // a change during parsing counts as the next change.
   std::vector<std::string> opened;
   std::vector<base::FileState> before;
   bool stable = true;
@@ -159,8 +160,9 @@ bool Rules::reread() {
   if (stable) {
     const std::lock_guard lock(lock_);
     if (watch_ended(o)) return false;
-    // An accepted text is submitted again after another text was refused, but not if the rules in force come from
-    // elsewhere, such as a rollback. Only another text undoes that.
+    // If the file has its accepted text again after a refused one, submit it only if its rules are
+    // still in force. Rules from elsewhere, such as a rollback, are replaced by a different text
+    // only.
     known = o.reading.ok() && watched_.good == sha256 && !(watched_.refused && stays);
     if (known && std::exchange(watched_.refused, {})) problems_.clear(), back = true;
   }
@@ -172,18 +174,18 @@ bool Rules::reread() {
                   .number = now->number});
   if (stable && !known) {
     o.from = Origin::kWatchedFile;
-    submit(std::move(o), nullptr).ignore();  // it has been reported
+    submit(std::move(o), nullptr).ignore();  // submit() has reported the error
   }
   watcher_.set(files, watch_settings(settings));
   const std::lock_guard lock(lock_);
-  // False if another watch has begun.
+  // Returns false if another watch has begun.
   return stable && watched_.has_seen(sha256);
 }
 
 // ---- Settings of the rules in force ----
 
-// Recording publishes, which leads here again, so no lock is held. One thread continues until it has applied the rules in
-// force, so that older settings are never applied last.
+// Recording publishes, which calls follow() again, so no lock is held. One thread continues until
+// it has applied the rules in force, so that older settings are never applied last.
 void Rules::follow() {
   check_later_ops();
   std::unique_lock lock(lock_);
