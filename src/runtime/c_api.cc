@@ -43,7 +43,8 @@ int32_t report(const Status& s, char* error, size_t size) {
   return static_cast<int32_t>(s.error_class());
 }
 
-// Exceptions stop here: every function that may throw runs inside of this. Costs nothing where none is thrown.
+// Exceptions stop here: every function that may throw runs inside guarded(). This costs nothing if
+// nothing is thrown.
 template <class F>
 int32_t guarded(char* error, size_t size, const F& f) {
   try {
@@ -57,7 +58,7 @@ detail::Site* site_of(yard_op_ref_t* ref) { return reinterpret_cast<detail::Site
 
 Status invalid(std::string what) { return Status(Code::kInvalidArgument, std::move(what)); }
 
-// Checks pointers that must not be null: a subject, and an array unless it has no elements.
+// Checks that the subject is not null, and that the array is not null unless it is empty.
 Status check(const void* subject, const char* what, const void* array = nullptr, uint32_t count = 0,
              const char* array_name = "the argument array") {
   if (subject == nullptr) return invalid(std::string(what) + " is NULL");
@@ -65,7 +66,7 @@ Status check(const void* subject, const char* what, const void* array = nullptr,
   return {};
 }
 
-// Copies a text and its NUL to a buffer of the caller.
+// Copies a text and its NUL to the caller's buffer.
 Status copy_out(const std::string& text, const char* what, char* to, size_t size) {
   if (to == nullptr || size <= text.size())
     return Status(Code::kInvalidArgument, ErrorClass::kTransient,
@@ -150,7 +151,7 @@ Status check_source(const char* yaml, const char* path) {
                  std::string(yaml == nullptr ? "neither" : "both"));
 }
 
-// A policy from rules that have nothing else.
+// Reads a policy from rules that contain nothing else.
 Result<Policy> read_policy(const char* yaml, const char* path) {
   YARD_RETURN_IF_ERROR(check_source(yaml, path));
   ConfigReading reading = yaml != nullptr ? parse_config(yaml, "text") : read_config(path);
@@ -166,7 +167,7 @@ Result<Policy> read_policy(const char* yaml, const char* path) {
   return policy;
 }
 
-// Whether a handle can be called on these arguments. Their form is not checked.
+// Checks whether a handle can be called with these arguments, but not their form.
 Status check_handle_args(const yard_handle& handle, const yard_value_t* args, uint32_t count) {
   const op::Program& program = *handle.program;
   if (count != program.arg_count() || !program.tags_fit(args, count)) [[unlikely]]
@@ -280,7 +281,7 @@ yard_handle_t* yard_bind(yard_op_ref_t* op, const yard_value_t* args, uint32_t c
     handle->program = found.record->op->program;
     if (count != handle->program->arg_count())
       return handle->program->explain_mismatch(args, count);
-    // There is room for the arguments of any op, because the op may be replaced at any time.
+    // Leave room for the arguments of any op, because the op may be replaced at any time.
     yard_value_t cells[YARD_MAX_ARGS] = {};
     std::copy(args, args + count, cells);
     YARD_ASSIGN_OR_RETURN(handle->bound.state, yard::detail::make_bound(site, cells));

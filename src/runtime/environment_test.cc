@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A runtime and its environment: read once, again on request, and problems that harm nobody.
+// Tests when a runtime reads its environment, and that invalid variables do no harm.
 #include "rules/rules.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Variables for the length of a test.
+// Unsets the variables at the end of each test.
 class EnvironmentTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -90,14 +90,13 @@ TEST_F(EnvironmentTest, KeepsTheLastThatMeantSomething) {
   EXPECT_THAT(s.to_string(), HasSubstr("YARD_PREFER"));
   EXPECT_THAT(s.to_string(), HasSubstr("reference"));
   EXPECT_EQ(r.policy().prefer, Kind::kReference);
-  EXPECT_EQ(r.policy().strict, true);  // the others count
+  EXPECT_EQ(r.policy().strict, true);  // the other variables count
   ASSERT_EQ(r.problems().size(), 1u);
   EXPECT_EQ(r.problems()[0].where, "YARD_PREFER");
   EXPECT_THAT(log_, HasSubstr("YARD_PREFER"));
   EXPECT_EQ(selected(r), "reference.cpp");
 }
 
-// "false" in quotes is not a word that anybody takes for true.
 TEST_F(EnvironmentTest, AQuotedFalseIsNotTrue) {
   for (const char* value : {"\"false\"", "'false'", "2", "TRUE!", "ja"}) {
     set("YARD_STRICT", value);
@@ -156,7 +155,7 @@ TEST_F(EnvironmentTest, SetsLogLevelsAndTheFirstUseIsLogged) {
   EXPECT_THAT(log_, HasSubstr("Op 'softmax' using 'reference.cpp' (kind=reference, vendor=none)"));
 }
 
-// The command's users decide what a program of theirs reads and writes; not what one with more rights does.
+// The user who starts a privileged process must not choose which files it reads and writes.
 TEST_F(EnvironmentTest, NamesNoFilesToAPrivilegedProcess) {
   const char* paths[] = {"YARD_CONFIG", "YARD_PLUGINS", "YARD_PLUGIN_PATH", "YARD_RECORD",
                          "YARD_EVENTS"};
@@ -167,7 +166,7 @@ TEST_F(EnvironmentTest, NamesNoFilesToAPrivilegedProcess) {
   const policy::Environment& e = reading->good;
   for (const std::string& value : {e.config, e.plugins, e.plugin_path, e.record, e.events})
     EXPECT_EQ(value, "");
-  EXPECT_EQ(e.policy.prefer, Kind::kReference);  // which kernels run is no matter of rights
+  EXPECT_EQ(e.policy.prefer, Kind::kReference);  // anybody may choose the kernels
   ASSERT_EQ(reading->problems.size(), 5u);
   for (const policy::EnvProblem& p : reading->problems) {
     EXPECT_TRUE(p.error);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host functions. They cross the C boundary: nothing here lets an exception out.
+// Host functions. Kernels call them through C, so no exception may leave them.
 #include "runtime/host.h"
 
 #include <fmt/format.h>
@@ -35,7 +35,7 @@ int32_t report_exception(char* error, size_t size) {
     copy_text("out_of_memory: out of memory", error, size);
     return YARD_TRANSIENT;
   } catch (...) {
-    copy_text("internal: an exception", error, size);  // stays if there is no memory for its text
+    copy_text("internal: an exception", error, size);  // stays if there is no memory for the text
     base::or_out_of_memory([&] {
       copy_text("internal: " + base::current_exception_text(), error, size);
     }).ignore();

@@ -15,7 +15,7 @@ namespace {
 
 Status bad(std::string what) { return Status(Code::kInvalidArgument, std::move(what)); }
 
-// Returns OK if check(kernel) does for some kernel that has this function.
+// Returns OK if check(kernel) succeeds for some kernel that has this function.
 template <class Function, class Check>
 Status check_some(const registry::OpRecord& op_record, Function yard_kernel_t::*function,
                   std::string_view what, const Check& check) {
@@ -85,7 +85,7 @@ Status Instance::load(std::span<const Arg> weights) {
         return bad(fmt::format("op '{}': weight '{}' twice", op_, a.name));
       named.emplace_back(a.name, TensorView(*v.u.tensor));
     }
-    // Kernels that load no weights say nothing about them.
+    // Only kernels that load weights can check them.
     const auto loads = [](const auto& k) { return k.second->d.load != nullptr; };
     if (const auto found = runtime_->core().sites.find(op_);
         found.ok() && !named.empty() && std::ranges::any_of(found->record->kernels, loads))

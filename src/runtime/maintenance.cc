@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kAfterFailure = std::chrono::seconds(1);
 
-// By BreakerEvent::Kind.
+// Indexed by BreakerEvent::Kind.
 constexpr struct {
   const base::EventKind* event;
   LogLevel level;
@@ -55,7 +55,7 @@ void Maintenance::wake() noexcept {
     if (thread_.post([this] { work(); }).ok()) return;
   } catch (...) {
   }
-  // Without a thread nothing is published that time would have to end: calls go on as before.
+  // If no thread can be started, breakers do not change with time. Calls work as before.
   woken_.store(false, std::memory_order_release);
 }
 
@@ -66,7 +66,7 @@ void Maintenance::work() {
     auto events = core_.board->take_events();
     publish();
     notify(std::move(events));                     // after they are in force
-    const auto next = core_.board->next_change();  // the board is locked to the end of a statement
+    const auto next = core_.board->next_change();  // a variable, so that the board is unlocked here
     schedule(next);
     schedule(core_.planner.sweep(Clock::now()));
   });
@@ -82,7 +82,7 @@ void Maintenance::publish_now() {
 }
 
 void Maintenance::publish() {
-  // A call that has published it may still be inside on_change().
+  // A call that publishes the board leaves on_change() to this thread.
   if (core_.board->snapshot() == core_.snapshot()->health) return core_.published.catch_up();
   if (const Status s = core_.published.publish_health(); !s.ok())
     base::log(LogLevel::kError, "health",
@@ -92,7 +92,7 @@ void Maintenance::publish() {
 void Maintenance::schedule(std::optional<Clock::time_point> next) {
   if (!next) return;
   const std::lock_guard lock(lock_);
-  // A run that comes earlier schedules again.
+  // If a run is scheduled before `next`, that run schedules the next one.
   if (scheduled_ > Clock::now() && scheduled_ <= *next) return;
   scheduled_ = *next;
   thread_.repeat_at(*next);
@@ -145,7 +145,7 @@ namespace {
 
 auto now() { return std::chrono::steady_clock::now(); }
 
-// The key of a backend's implementation of a function, "group/name".
+// Returns the key of a backend's implementation of a function, "group/name".
 Result<health::Key> function_key(const registry::State& registry, std::string_view function,
                                  std::string_view backend) {
   std::string problem = fmt::format("no backend provides function '{}'", function);
@@ -157,7 +157,7 @@ Result<health::Key> function_key(const registry::State& registry, std::string_vi
   return Status(Code::kNotFound, problem);
 }
 
-// A key that stands for all calls of a kernel.
+// Returns a key that stands for all calls of a kernel.
 Result<health::Key> kernel_key(const registry::State& registry, std::string_view op,
                                std::string_view kernel) {
   if (op.find('/') != op.npos) return function_key(registry, op, kernel);
@@ -169,7 +169,7 @@ Result<health::Key> kernel_key(const registry::State& registry, std::string_view
   return health::Key{std::string(op), std::string(kernel), found->backend_name, {}};
 }
 
-// Makes a change by the program, change(board). It is in force when this returns.
+// Runs change(board) for the program. The change is in force when this returns.
 template <class F>
 void change_board(runtime::Maintenance& maintenance, const F& change) {
   const base::Actor actor("the program");

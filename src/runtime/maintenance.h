@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Background work of a runtime: publishes health, moves breakers when their time comes, sweeps old plans and calls breaker
-// listeners. Listeners have a thread of their own, since they may block.
+// Background work of a runtime: publishes health, moves breakers when their time comes, sweeps old
+// plans and calls breaker listeners. Listeners have their own thread, because they may block.
 #pragma once
 
 #include <yard/health.h>
@@ -22,9 +22,8 @@ class Maintenance {
   explicit Maintenance(detail::Core& core);
   ~Maintenance();
 
-  // Schedules work(). Quick; any thread may call this, also inside a call.
+  // Schedules work(). Any thread may call this, also inside a call, because it is quick.
   void wake() noexcept;
-  // Publishes the board before it returns.
   void publish_now();
 
   rules::Callbacks<BreakerListener> listeners;
@@ -43,8 +42,8 @@ class Maintenance {
 
   detail::Core& core_;
   std::atomic<bool> woken_{false};        // work() is scheduled
-  base::Mutex lock_{base::Rank::kBoard};  // of the following
-  health::EventQueue pending_;            // bounded: a listener may block
+  base::Mutex lock_{base::Rank::kBoard};  // guards the following members
+  health::EventQueue pending_;            // bounded, because a listener may block
   bool posted_ = false;                   // call_listeners() is scheduled
   Time scheduled_ = {};                   // when work() is scheduled next
   base::TaskThread listeners_thread_, thread_{"yard-events", {.in_child = [this] { work(); }}};

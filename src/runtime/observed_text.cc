@@ -9,7 +9,6 @@
 namespace yard::runtime {
 namespace {
 
-// A text that a thread has looked up lately.
 struct RecentText {
   uint64_t owner = 0;
   std::string key;
@@ -17,13 +16,14 @@ struct RecentText {
 };
 constexpr size_t kRecent = 64;
 
-// On the heap: thread-local storage of a library that programs open must be small.
+// On the heap, because a library that programs open with dlopen() has little thread-local storage.
 struct ThreadTexts {
   op::CallKey key;  // keeps its memory
   std::array<RecentText, kRecent> recent;
 };
 ThreadTexts& thread_texts() {
-  // Without memory to register it, the destructor of a thread_local would end the process.
+  // Use a pthread key, because registering the destructor of a thread_local ends the process if
+  // memory runs out.
   thread_local constinit ThreadTexts* texts = nullptr;
   if (texts != nullptr) return *texts;
   static constinit pthread_key_t key = 0;
@@ -83,7 +83,7 @@ void ObservedTexts::clear() {
   for (Shard& s : shards_) s.texts.clear();
   size_ = 0;
   rest.count = 0;
-  id_ = unique_number();  // threads forget what they looked up
+  id_ = unique_number();  // threads forget their recent texts
 }
 
 }  // namespace yard::runtime

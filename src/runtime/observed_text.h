@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts that observers print or count. The text of a form of call is made once.
+// Texts that observers print or count. The text of each form of call is made once.
 #pragma once
 
 #include <yard/trace.h>
@@ -19,10 +19,9 @@
 
 namespace yard::runtime {
 
-// A number that was not returned before.
 uint64_t unique_number() noexcept;
 
-// Texts by key; each lives until clear(). Threads find what they looked up lately without a lock.
+// Texts by key. A text lives until clear(). A thread finds its recent texts without a lock.
 class ObservedTexts {
  public:
   static constexpr size_t kMost = kMostRecorded;
@@ -36,9 +35,10 @@ class ObservedTexts {
   // Stands for all texts beyond kMost.
   Text rest{"(one of too many different calls)"};
 
-  // The text of a key, made by `make` if it is new. May throw std::bad_alloc.
+  // Returns the text of a key, and calls `make` if the key is new. May throw std::bad_alloc.
   Text& find(std::string_view key, const std::function<std::string()>& make);
-  // The text that `make` makes of the CallSpec. `more` distinguishes several texts of one call.
+  // Returns the text of a call, which `make` builds from the CallSpec. `more` tells several texts
+  // of one call apart.
   Text& find(const registry::ObservedCall& call, std::string_view more,
              const std::function<std::string(const op::CallSpec&)>& make);
 
@@ -51,11 +51,11 @@ class ObservedTexts {
       for (const auto& [key, text] : s.texts) f(text);
     }
   }
-  // For a forked child, which has no other threads.
+  // Call this in a forked child only, because it takes no lock.
   void clear();
 
  private:
-  // Threads that make different calls seldom share a lock.
+  // Shards keep threads that make different calls from sharing a lock.
   struct alignas(64) Shard {
     base::Mutex lock{base::Rank::kOutputShard};
     std::unordered_map<std::string, Text, op::CallKeyHash, std::equal_to<>> texts;

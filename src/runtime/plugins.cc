@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plugins of yard/plugins.h.
+// Implements Plugins (yard/plugins.h).
 #include <fmt/format.h>
 #include <yard/plugins.h>
 #include <yard/runtime.h>
@@ -45,11 +45,12 @@ Status Plugins::remember_verified(std::string_view sha256, bool passed) const {
 
 namespace {
 
-// Makes a ticket that is done when the plugin whose life end() returns has been closed.
+// Calls end(), which returns the life of the plugin that ends. The ticket is done when that plugin
+// has been closed.
 template <class F>
 Result<Ticket> ticket_of(const F& end) {
   auto ticket = std::make_shared<detail::TicketState>();
-  ticket->removed.reserve(1);  // nothing is allocated after the change
+  ticket->removed.reserve(1);  // so that nothing is allocated after the change
   Result<std::weak_ptr<const void>> life = end();
   if (!life.ok()) return std::move(life).status();
   if (const auto born = life->lock();

@@ -29,13 +29,13 @@ constexpr base::OwnFile kRecordingFile{
       return start.starts_with("# ") && start.substr(0, start.find('\n')).ends_with(kReaders);
     }};
 
-// Recordings of this process by their paths.
 struct Open {
   base::Mutex lock{base::Rank::kOutputShard};
   std::map<std::string, std::weak_ptr<Recording>> by_path;
 };
 
-// Whether this process was the first to record: its children must not write to its files.
+// Returns true if this process was the first to record. Forked children must not write to its
+// files.
 bool records_first() {
   static constinit std::atomic<uint64_t> first{0};
   uint64_t of = 0;
@@ -43,7 +43,7 @@ bool records_first() {
   return first.compare_exchange_strong(of, here) || of == here;
 }
 
-// The file of a path in this process.
+// Returns the file for a path in this process.
 std::string own_file(std::string path) {
   const std::string pid = std::to_string(::getpid());
   const bool first = records_first();
@@ -86,7 +86,7 @@ void Recording::restart_in_child() {
   std::construct_at(&problem_);  // another thread may have been changing it
 }
 
-// Called for the first call, so that a program that makes none, and a child that execs, has no thread.
+// Called at the first call. A program without calls, or a child that execs, gets no thread.
 void Recording::start() {
   const auto next = [] { return std::chrono::steady_clock::now() + kBetweenWrites; };
   const Status begun = thread_.post_at(next(), [this, next] {
@@ -103,7 +103,7 @@ void Recording::write_or_log() {
 }
 
 std::string Recording::text() {
-  // Calls that differ only in what a text does not show are one.
+  // Calls that differ only in facts that the text does not show are counted as one.
   std::map<std::string, uint64_t> by_text;
   uint64_t sum = 0;
   texts.for_each([&](const ObservedTexts::Text& t) {
@@ -129,7 +129,7 @@ Status Recording::write() {
     const std::string content = text();
     return content.empty() ? Status() : base::write_own_file(file_, content, kRecordingFile);
   });
-  if (!problem_.ok()) changed_.store(true, std::memory_order_relaxed);  // tried again
+  if (!problem_.ok()) changed_.store(true, std::memory_order_relaxed);  // try again
   return problem_;
 }
 
@@ -174,7 +174,7 @@ Status record(detail::Core& core, const std::string* path) {
   if (before == next) return {};
   YARD_RETURN_IF_ERROR(core.published.replace_observer(before, next));
   if (before == nullptr) return {};
-  // Without memory the file is written when the recording is freed.
+  // If memory runs out, the file is written when the recording is freed.
   const Status s = before->recording().write();
   return s.code() == Code::kOutOfMemory ? Status() : s;
 }

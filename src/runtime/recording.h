@@ -17,21 +17,22 @@
 
 namespace yard::runtime {
 
-// The calls that go into one file. Runtimes of a process that record to the same file share one. A forked child begins a
-// recording of its own, and leaves the parent's file as it is.
+// The calls that go into one file. Runtimes of a process that record to one file share a Recording.
+// A forked child begins its own recording and does not touch the parent's file.
 class Recording {
  public:
-  // The recording of a path, made if there is none. `%p` in the path stands for the process id; a forked child appends a
-  // dot and its process id. An error if the file cannot be written. Ends on a thread of its own (base/tasks.h).
+  // Returns the recording of a path, and creates it if needed. `%p` in the path stands for the
+  // process id. A forked child appends a dot and its process id to a path without `%p`. Returns an
+  // error if the file cannot be written. The recording ends on its own thread (base/tasks.h).
   static Result<std::shared_ptr<Recording>> open(const std::string& path);
-  // Writes the rest of the file.
   ~Recording();
 
   ObservedTexts texts;
-  // Counts a call that has one of these texts.
+  // Counts a call that has this text.
   void count(ObservedTexts::Text& text) noexcept;
 
-  // Writes the file if calls have been counted since. There is no file before the first call.
+  // Writes the file if calls have been counted since the last write. There is no file before the
+  // first call.
   Status write();
   yard::Recording::Stats stats();
 
@@ -42,16 +43,16 @@ class Recording {
   std::string text();
   void restart_in_child();
 
-  const std::string path_;  // as it was named
-  std::string file_;        // under writing_; empty in a child that has not used it
+  const std::string path_;  // the path before %p is replaced
+  std::string file_;        // guarded by writing_; empty in a child that has not used it
   std::atomic<bool> changed_{false}, started_{false};
   base::Mutex writing_{base::Rank::kOutput};  // one writer at a time
-  Status problem_;                            // under writing_
+  Status problem_;                            // guarded by writing_
   base::TaskThread thread_{"yard-record", {.at_end = [this] { write_or_log(); }}};
   const base::InChild in_child_{[this] { restart_in_child(); }};
 };
 
-// One runtime's part in a recording.
+// Observes the calls of one runtime for a recording.
 class Recorder final : public registry::CallObserver {
  public:
   explicit Recorder(std::shared_ptr<Recording> recording);
@@ -60,10 +61,11 @@ class Recorder final : public registry::CallObserver {
 
  private:
   const std::shared_ptr<Recording> recording_;
-  const std::string id_;  // ops of different runtimes have the same indices
+  const std::string id_;  // tells ops of different runtimes apart, whose indices are equal
 };
 
-// Ends the recording of a runtime, if there is one, and begins that of the path unless it is null.
+// Ends the recording of a runtime, if there is one. Begins a recording to the path unless it is
+// null.
 Status record(detail::Core& core, const std::string* path);
 
 }  // namespace yard::runtime

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bounds of a recording.
+// Tests the bounds of a recording.
 #include "runtime/recording.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ TEST(Recording, KeepsSoManyDistinctCallsAndCountsTheRestAsDropped) {
     recording->count(recording->texts.find(key, [&] { return "call(" + key + ")"; }));
   };
   for (size_t i = 0; i < kMostRecorded + 100; ++i) see(i);
-  see(3);  // one that is in it still counts
+  see(3);  // a recorded call still counts
   const yard::Recording::Stats stats = recording->stats();
   EXPECT_EQ(stats.distinct, kMostRecorded);
   EXPECT_EQ(stats.calls, kMostRecorded + 1);

@@ -54,7 +54,6 @@ const yard_host_t* ProgramTexts::host() noexcept { return Runtime::shared().core
 
 }  // namespace detail
 
-// Everything a runtime consists of.
 struct Runtime::Parts final : dispatch::CoreServices {
   Parts(const RuntimeSettings& s, Runtime& self)
       : settings(s),
@@ -64,14 +63,14 @@ struct Runtime::Parts final : dispatch::CoreServices {
     host.core = &core;
     core.set_services(this);
   }
-  // Threads of the parts below may still publish something, which nothing needs to follow any more.
+  // The threads of the parts below may still publish changes, which need no follow-up any more.
   ~Parts() { core.set_services(nullptr); }
 
   registry::LazyLoader* lazy_loader() noexcept override { return &loader; }
   Status check_change(const registry::State& before, const registry::State& after) override {
     return functions.check_change(before, after);
   }
-  // Rules may publish again (a recorder), which leads here again.
+  // Following the rules may publish again (a recorder), which calls this function again.
   void on_change() override { rules.follow(); }
   std::shared_ptr<registry::ResultChecker> make_result_checker(
       const std::vector<CanaryRule>& canary,
@@ -108,7 +107,8 @@ struct Runtime::Parts final : dispatch::CoreServices {
     return s;
   }
 
-  // The recording that rules ask for. One that the program or the environment has started is not ended by rules.
+  // Starts or stops the recording that rules ask for. Rules do not end a recording that the program
+  // or the environment has started.
   Status record_for_rules(const std::string& path) {
     const auto now = dispatch::find_observer<runtime::Recorder>(core);
     if (now != nullptr && now != recorder_of_rules.lock()) return {};
@@ -117,7 +117,7 @@ struct Runtime::Parts final : dispatch::CoreServices {
     return {};
   }
 
-  // Closes breakers that code opened which has been replaced.
+  // Closes the breakers of backends that were replaced.
   void close_breakers_of_replaced(const std::vector<registry::Step>& steps) {
     const auto replaces = [](const registry::Step& s) {
       const auto* const removed = std::get_if<registry::RemoveKept>(&s);
@@ -139,9 +139,9 @@ struct Runtime::Parts final : dispatch::CoreServices {
   plugin::Loader loader;
   functions::Service functions{core, loader,
                                [this](const Changes& c) { return apply(c).status(); }};
-  std::vector<Runtime::Problem> problems;  // of the settings
+  std::vector<Runtime::Problem> problems;  // problems of the settings
   std::weak_ptr<runtime::Recorder> recorder_of_rules;
-  // These last, as their threads use the rest.
+  // Keep these last, because their threads use the other members.
   runtime::Maintenance maintenance{core};
   rules::Rules rules{core, loader, [this] { maintenance.wake(); },
                      [this](const std::string& path) { return record_for_rules(path); },
@@ -151,7 +151,6 @@ struct Runtime::Parts final : dispatch::CoreServices {
 
 namespace {
 
-// Returns no steps if the settings leave the built-in backends out.
 Result<std::vector<registry::Step>> builtin_steps(const RuntimeSettings& settings,
                                                   const yard_host_t* host) {
   std::vector<registry::Step> steps;
@@ -168,7 +167,7 @@ Result<std::vector<registry::Step>> builtin_steps(const RuntimeSettings& setting
 Runtime::Runtime() : Runtime(RuntimeSettings()) {}
 Runtime::Runtime(const RuntimeSettings& settings)
     : parts_(std::make_unique<Parts>(settings, *this)) {
-  // Problems of settings and environment are logged; they do not keep the runtime from working.
+  // Log problems of settings and environment. The runtime works in spite of them.
   const auto check = [&](const Status& s) {
     if (s.ok()) return;
     base::log(LogLevel::kError, "runtime", s.message());
@@ -197,7 +196,7 @@ Runtime::~Runtime() {
   base::forget_details(id);
 }
 
-// Never destroyed: calls may come until the process ends.
+// The shared runtime is never destroyed, because calls may come until the process ends.
 Runtime& Runtime::shared() {
   static constinit std::once_flag once;
   static constinit std::atomic<Runtime*> shared{nullptr};
@@ -219,7 +218,8 @@ Status Plugins::state_device_features(const std::vector<std::string>& features) 
     YARD_RETURN_IF_ERROR(parts.host.state(features));
     YARD_RETURN_IF_ERROR(parts.core.published.renew_entries());
     const Status searched = parts.loader.discover({});
-    // A loaded plugin whose file has changed has nothing to do with features.
+    // Ignore other errors, such as a changed file of a loaded plugin, because they do not concern
+    // features.
     return searched.code() == Code::kWouldDeadlock ? searched : Status();
   });
 }
@@ -268,7 +268,7 @@ Status Rules::reload_environment() {
     const Status problem = rules::first_error(*parts.core.snapshot()->policy);
     parts.loader.set_environment({now.plugins, now.plugin_path});
     parts.inspect.allow(parts.settings.inspect && now.inspect.value_or(true));
-    // Plugins that have been found may bring what the environment names.
+    // Plugins that were found may bring names that the environment uses.
     const auto found = parts.core.snapshot();
     if (auto more = rules::with_unknown_names(*found->policy->reading, *found->state, parts.loader))
       YARD_RETURN_IF_ERROR(dispatch::set_environment(parts.core, std::move(more)));
@@ -279,7 +279,7 @@ Status Rules::reload_environment() {
                                     : recording.to(now.record).note("named by YARD_RECORD");
     if (now.verbose != before.verbose)
       YARD_RETURN_IF_ERROR(recording.set_verbose(now.verbose.empty() ? 0 : now.verbose[0] - '0'));
-    // After plugins: a file may name what they bring.
+    // Load rules after plugins, because a file may name things that plugins bring.
     Status read;
     if (parts.settings.config.empty() && now.config != before.config)
       read = parts.rules.load(now.config, nullptr, true).note("named by YARD_CONFIG");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runtime: calls by name, questions about calls, and listing what it knows.
+// Runtime: calls by name, explanations of calls, and lists of ops.
 #include <fmt/format.h>
 #include <yard/call_spec.h>
 #include <yard/runtime.h>

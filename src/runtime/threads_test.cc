@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// parallel_for: every index once, pieces of at least the grain, nothing
-// empty, nested loops, exceptions, what goes along to other threads, and forked children.
+// Tests parallel_for(): coverage of the range, sizes of pieces, nested loops, exceptions, the state
+// that helpers take over, and forked children.
 #include "runtime/host.h"
 
 #include <gtest/gtest.h>
@@ -71,7 +71,7 @@ TEST(Loops, BeginWithLongPiecesAndEndWithShortOnes) {
                  }),
             YARD_OK);
   std::sort(pieces.begin(), pieces.end());
-  EXPECT_LE(pieces.size(), 60u);  // each costs something
+  EXPECT_LE(pieces.size(), 60u);  // each piece has a cost
   EXPECT_EQ(pieces.front().second, 3000 / 8);
   EXPECT_EQ(pieces.back().second, 3);
   for (size_t i = 1; i < pieces.size(); ++i) EXPECT_LE(pieces[i].second, pieces[i - 1].second);
@@ -84,11 +84,11 @@ TEST(Loops, OfFewUnitsHaveOnePieceForEachThread) {
   EXPECT_EQ(pieces.exchange(0), 12);
   EXPECT_EQ(loop(4, 12, 1, count), YARD_OK);
   EXPECT_EQ(pieces.exchange(0), 4);
-  EXPECT_EQ(loop(64, 640, 1, count), YARD_OK);  // the last ones have eight units each
+  EXPECT_EQ(loop(64, 640, 1, count), YARD_OK);  // the last pieces have eight units each
   EXPECT_EQ(pieces.exchange(0), 80);
 }
 
-// What a thread's core has in its cache of one loop is what it needs in the next.
+// A thread gets the same piece in each loop, because its core has the data in its cache.
 TEST(Loops, GiveAThreadTheSamePieceInEachLoop) {
   constexpr int kThreads = 4, kLoops = 100;
   std::array<std::map<std::thread::id, int>, kThreads> who;
@@ -119,7 +119,8 @@ TEST(Loops, GiveAThreadTheSamePieceInEachLoop) {
 }
 
 TEST(Loops, UseNoMoreThreadsThanTheyMay) {
-  EXPECT_EQ(loop(8, 64, 1, [](int64_t, int64_t) {}), YARD_OK);  // there are more
+  // Start more workers than the loops below may use.
+  EXPECT_EQ(loop(8, 64, 1, [](int64_t, int64_t) {}), YARD_OK);
   std::atomic<int> inside{0}, most{0};
   for (int n = 0; n < 50; ++n)
     EXPECT_EQ(loop(3, 100, 1,
@@ -195,7 +196,7 @@ TEST(Loops, OfSeveralCallersRunAtOnce) {
   EXPECT_EQ(sum, 4 * 50 * 100);
 }
 
-// Keeps pieces busy until some other thread has run one, so that the test sees both.
+// Keeps pieces busy until another thread has run one, so that the test sees both.
 TEST(Loops, CarryTheScopeOfTheCallerAndThatItIsInsideACall) {
   detail::ThreadHead& head =
       detail::t_thread != nullptr ? *detail::t_thread : detail::register_thread();
@@ -217,7 +218,7 @@ TEST(Loops, CarryTheScopeOfTheCallerAndThatItIsInsideACall) {
             YARD_OK);
   scope.reset();
   EXPECT_EQ(wrong, 0);
-  // And leaves nothing behind on the threads that helped.
+  // The helper threads must not keep the scope.
   EXPECT_EQ(loop(2, 8, 1,
                  [&](int64_t, int64_t) {
                    const detail::ThreadHead* here = detail::t_thread;
@@ -227,14 +228,14 @@ TEST(Loops, CarryTheScopeOfTheCallerAndThatItIsInsideACall) {
   EXPECT_EQ(wrong, 0);
 }
 
-#if !defined(YARD_UNDER_TSAN)  // which dies on threads started after a fork
+#if !defined(YARD_UNDER_TSAN)  // TSan dies on threads started after a fork
 TEST(Loops, WorkInAChildOfFork) {
   const auto whole = [] {
     std::atomic<int64_t> sum{0};
     const int32_t code = loop(4, 1000, 1, [&](int64_t b, int64_t e) { sum += e - b; });
     return code == YARD_OK && sum == 1000;
   };
-  EXPECT_TRUE(whole());  // the threads are there before the fork
+  EXPECT_TRUE(whole());  // starts the threads before the fork
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
@@ -267,9 +268,10 @@ TEST(Loops, RunOnTheCallerWhereNoThreadCanBeStarted) {
   }));
 }
 
-// A piece that forks: the child has none of the helpers, and is told that their pieces are missing.
+// When a piece forks, the child has no helpers, and an error tells it that their pieces are
+// missing.
 TEST(Loops, AChildBornInAPieceIsToldThatOthersAreMissing) {
-  const base::InChild watched([] {});  // as every runtime has
+  const base::InChild watched([] {});  // as in every runtime
   const pid_t parent = ::getpid();
   const auto caller = std::this_thread::get_id();
   pid_t child = -1;
@@ -291,7 +293,7 @@ TEST(Loops, AChildBornInAPieceIsToldThatOthersAreMissing) {
   EXPECT_EQ(code, YARD_OK);
 }
 
-// Of its parent's pool a child has no thread: two pieces at once are run by threads of its own.
+// A child has no threads of its parent's pool, so its own threads must run two pieces at once.
 TEST(Loops, HaveThreadsOfTheirOwnInAChildOfFork) {
   const auto two_at_once = [] {
     std::atomic<int> inside{0};
@@ -304,7 +306,7 @@ TEST(Loops, HaveThreadsOfTheirOwnInAChildOfFork) {
     });
     return code == YARD_OK && !alone;
   };
-  EXPECT_EQ(loop(2, 2, 1, [](int64_t, int64_t) {}), YARD_OK);  // the parent has used it
+  EXPECT_EQ(loop(2, 2, 1, [](int64_t, int64_t) {}), YARD_OK);  // the parent has used the pool
   EXPECT_TRUE(base::true_in_child(two_at_once));
 }
 
@@ -343,7 +345,7 @@ TEST(Concurrency, FollowsTheCpusTheThreadMayUse) {
       }
     EXPECT_EQ(concurrency(), CPU_COUNT(&all));
     ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
-    std::thread([] { EXPECT_EQ(concurrency(), 1); }).join();  // which inherits it
+    std::thread([] { EXPECT_EQ(concurrency(), 1); }).join();  // the new thread inherits the mask
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     EXPECT_EQ(concurrency(), 1);
   }).join();

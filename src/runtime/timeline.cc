@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trace of what a runtime does over time, for Perfetto (yard/trace.h). Each thread fills chunks
-// of its own with events, without a lock.
+// A trace of what a runtime does over time, for Perfetto (yard/trace.h). Each thread fills its own
+// chunks with events, without a lock.
 #include <errno.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ struct Event {
   enum class Kind : uint8_t { kKernel, kSelection, kFailure };
   int64_t start, end;          // base::steady_ns()
   const std::string* text;     // "KERNEL CALL"
-  const std::string* message;  // of a failure
+  const std::string* message;  // the error text of a failure
   std::string_view kernel() const { return std::string_view(*text).substr(0, text->find(' ')); }
   std::string_view call() const { return std::string_view(*text).substr(text->find(' ') + 1); }
   std::string_view op() const { return call().substr(0, call().find('(')); }
@@ -48,7 +48,7 @@ struct Chunk {
   Event events[kEvents];
 };
 
-// The chunk that a thread fills; `timeline` says whether it still exists.
+// The chunk that this thread fills. The chunk exists only if `timeline` is still the current one.
 thread_local constinit struct {
   uint64_t timeline = 0;
   Chunk* chunk = nullptr;
@@ -93,7 +93,7 @@ class Timeline final : public registry::CallObserver {
     }).ignore();
   }
 
-  // With the events of this runtime.
+  // Includes the events of this runtime.
   std::string to_json(uint64_t runtime) {
     using base::JsonObject;
     const std::vector<base::Event> all = base::events();
@@ -179,14 +179,14 @@ class Timeline final : public registry::CallObserver {
   const uint64_t id_ = unique_number();
   const int64_t start_ = base::steady_ns();
   const std::chrono::system_clock::time_point began_ = std::chrono::system_clock::now();
-  const size_t most_;  // events
+  const size_t most_;  // how many events
   std::atomic<uint64_t> dropped_{0};
   std::atomic<bool> full_{false}, forked_{false};
   ObservedTexts texts_;
 
   base::Mutex lock_{base::Rank::kOutputShard};
   std::vector<std::unique_ptr<Chunk>> chunks_;
-  // A forked child records nothing: the trace is its parent's.
+  // A forked child records nothing, because the trace belongs to its parent.
   const base::InChild in_child_{[this] { forked_.store(true, std::memory_order_relaxed); }};
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verbose runtimes: a line on standard error for each call (op/call_spec.h), which a thread writes.
+// Verbose runtimes: a thread writes a line on standard error for each call (op/call_spec.h).
 #include <fmt/format.h>
 #include <yard/log.h>
 #include <yard/runtime.h>
@@ -23,8 +23,9 @@
 namespace yard::runtime {
 namespace {
 
-// The lines of all runtimes of the process. Neither a call nor the thread waits for standard error: lines that it does not take
-// yet are kept up to a limit, and further ones are dropped and counted. A forked child drops those of its parent.
+// The lines of all runtimes of the process. Neither a call nor the thread waits for standard error:
+// lines that it does not take yet are kept up to a limit, and further lines are dropped and
+// counted. A forked child drops the lines of its parent.
 class LineBuffer {
  public:
   void add(std::string_view lines) {
@@ -48,7 +49,7 @@ class LineBuffer {
     }
     lines.erase(0, base::write_some_lines(lines));
     const bool all = lines.empty();
-    // Says how many lines were dropped.
+    // An empty line makes this report how many lines were dropped.
     if (all) base::or_out_of_memory([] { base::write_or_drop_lines(""); }).ignore();
     const std::lock_guard lock(lock_);
     stuck_ = !all;
@@ -74,20 +75,20 @@ class LineBuffer {
     const std::lock_guard lock(lock_);
     scheduled_ = false;  // the next line tries again
   }
-  // Gives a slow reader a second when the process exits.
+  // When the process exits, gives a slow reader a second.
   void finish() {
     for (int i = 0; i < 100 && !flush(); ++i) std::this_thread::sleep_for(kLinger);
   }
 
   base::Mutex writing_{base::Rank::kOutput}, lock_{base::Rank::kOutputShard};
   std::string lines_;
-  bool scheduled_ = false;  // flush() will be called by the thread
-  bool stuck_ = false;      // standard error did not take all
+  bool scheduled_ = false;  // the thread will call flush()
+  bool stuck_ = false;      // standard error did not take all lines
   base::TaskThread thread_{"yard-verbose", {.at_end = [this] { finish(); }}};
   const base::InChild in_child_{[this] { lines_.clear(), scheduled_ = stuck_ = false; }};
 };
 
-// Appends 812ns, 12.4us, 3.1ms or 12.0s.
+// Appends a time such as 812ns, 12.4us, 3.1ms or 12.0s.
 void put_time(std::string& to, int64_t ns) {
   constexpr std::pair<int64_t, const char*> kUnits[] = {
       {1'000'000'000, "s"}, {1'000'000, "ms"}, {1000, "us"}};
@@ -105,7 +106,7 @@ class Verbose final : public registry::CallObserver {
     base::or_out_of_memory([&] { lines_.add(lines_of(call)); }).ignore();
   }
 
-  const int level;  // 1: calls and failures; 2: selections and transforms, too
+  const int level;  // 1 prints calls and failures, 2 also selections and transforms
 
  private:
   std::string lines_of(const registry::ObservedCall& call) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops on several threads, and the threads that help callers with them.
+// Loops on several threads, and the workers that help callers with them.
 //
-// A caller puts its loop into a slot, announces it, works on it, and waits for the workers that have joined. A worker that finds
-// nothing spins for a moment, since the next loop of a model follows within microseconds, and then sleeps. A thread that waits
-// takes on no other work.
+// A caller puts its loop into a slot, announces it, works on it, and waits for the workers that
+// have joined. A worker without work spins for a moment, because the next loop of a model follows
+// within microseconds, and then sleeps. A waiting thread does no other work.
 //
-// A loop of a language model takes a few microseconds, and an access to a cache line that another core has written some hundred
-// nanoseconds. So nothing here makes a system call while workers are awake, and all that a worker needs is in a few such lines:
-// announcement, slot and loop.
+// A loop of a language model takes a few microseconds, and reading a cache line that another core
+// has written takes some hundred nanoseconds. So nothing here makes a system call while workers are
+// awake, and a worker needs only three such lines: announcement, slot and loop.
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -37,8 +37,9 @@
 namespace yard::runtime {
 namespace {
 
-// How long a worker looks for the next job before it sleeps: longer than a model takes between two loops, and not much
-// longer than waking a thread does. After the shorter time it lets others have the core between two looks.
+// How long a worker looks for the next job before it sleeps. This is longer than the time between
+// two loops of a model, and not much longer than waking a thread takes. After kSpinAlone the worker
+// yields its core between two looks.
 constexpr std::chrono::microseconds kSpin(100), kSpinAlone(20);
 constexpr int kPauses = 32;  // between two looks at the clock
 constexpr int kWakeAtOnce = 2;
@@ -58,7 +59,7 @@ void pause() noexcept {
 #endif
 }
 
-// Whether `done` holds within the time.
+// Returns true as soon as done() does, or false after kSpin.
 template <class F>
 bool spin_until(const F& done) noexcept {
   const auto start = std::chrono::steady_clock::now();
@@ -74,9 +75,11 @@ bool spin_until(const F& done) noexcept {
 
 // ---- Loops ----
 
-// Cuts a loop into units of at least the grain, and these into pieces. Each round has a piece for every thread and takes half of
-// what is left, so a thread takes few pieces and the last ones are short. If there are few units for a thread, it takes them at
-// once. With more threads the last pieces are longer, because all of them are taken from one word.
+// Cuts a loop into units of at least the grain, and groups units into pieces. Each round has a
+// piece for every thread and covers half of the remaining units, so a thread takes few pieces and
+// the last ones are short. If there are few units for each thread, a thread takes its share in one
+// piece. With more threads the last pieces are longer, because threads contend for the word that
+// pieces are taken from.
 class Cut {
  public:
   Cut(int64_t count, int64_t units, int64_t threads) noexcept
@@ -95,7 +98,8 @@ class Cut {
   }
 
  private:
-  // The round that a piece is in: its first piece and unit, and how many units its pieces have; or the end.
+  // The round of a piece: its first piece, its first unit, and the number of units in each of its
+  // pieces.
   struct Walk {
     int64_t piece = 0, unit = 0, size = 0;
   };
@@ -104,13 +108,14 @@ class Cut {
     for (;;) {
       const int64_t left = units_ - w.unit;
       w.size = std::max(smallest_, left / (2 * threads_));
-      const int64_t round =
-          w.size > smallest_ ? threads_ : (left + smallest_ - 1) / smallest_;  // or the last one
+      // The second case is the last round.
+      const int64_t round = w.size > smallest_ ? threads_ : (left + smallest_ - 1) / smallest_;
       if (left <= 0 || piece - w.piece < round) return w;
       w.piece += round, w.unit += round * w.size;
     }
   }
-  // Where a unit begins. They differ by at most one, so none is smaller than count / units.
+  // Returns where a unit begins. Sizes of units differ by at most one, so none is smaller than
+  // count / units.
   int64_t edge(int64_t unit) const noexcept {
     const int64_t each = count_ / units_, rest = count_ % units_;
     return unit * each + std::min(unit, rest);
@@ -130,17 +135,18 @@ class alignas(64) ParallelLoop {
   const int64_t pieces;
 
   bool failed() const noexcept { return failed_.load(std::memory_order_relaxed); }
-  // The value of `taken` when all pieces are taken. Few pieces are bits of `taken`, more are counted there.
+  // Returns the value of `taken` when all pieces are taken. If there are few pieces, each is a bit
+  // of `taken`. Otherwise `taken` counts them.
   int64_t all_taken() const noexcept {
     return pieces < kBits ? (int64_t{1} << pieces) - 1 : pieces;
   }
 
-  // Does pieces, which it takes from `taken`, and returns when none is left to begin. Thread 0 is the caller, whose first
-  // piece is 0. Others begin with the piece of their number if it is free: in loops over the same rows, these are then in
-  // the cache of that core. Lets no exception out.
+  // Takes pieces from `taken` and runs them until none is left. Thread 0 is the caller, whose first
+  // piece is 0. Another thread begins with the piece of its number if that is free, because in
+  // loops over the same rows its core has these in its cache. Lets no exception out.
   void work(int32_t thread, std::atomic<int64_t>& taken) noexcept {
     if (thread == 0) return run_from(0, thread, taken);
-    // Without memory for what it needs to make calls, a thread leaves the work to others.
+    // A thread that has no memory to register for calls leaves the work to others.
     if (detail::t_thread == nullptr && detail::try_register_thread() == nullptr) return;
     const int64_t piece = take(thread, taken);
     if (piece >= pieces) return;
@@ -153,7 +159,7 @@ class alignas(64) ParallelLoop {
  private:
   static constexpr int64_t kBits = 63;
 
-  // Returns the next piece for a thread, or `pieces` or more if none is left.
+  // Returns the next piece for a thread. The result is `pieces` or more if none is left.
   int64_t take(int32_t thread, std::atomic<int64_t>& taken) const noexcept {
     if (pieces >= kBits) return taken.fetch_add(1, std::memory_order_relaxed);
     const auto take_one = [&](int64_t piece) {
@@ -173,7 +179,7 @@ class alignas(64) ParallelLoop {
 
   void run_from(int64_t piece, int32_t thread, std::atomic<int64_t>& taken) noexcept {
     for (; piece < pieces && !failed(); piece = take(thread, taken)) {
-      const base::FloatState restored;  // the thread will run pieces of others
+      const base::FloatState restored;  // the thread will run pieces of other callers
       try {
         cut_.run(piece, [&](int64_t begin, int64_t end) { body_(context_, begin, end); });
       } catch (...) {
@@ -185,8 +191,8 @@ class alignas(64) ParallelLoop {
   const Cut cut_;
   const LoopBody body_;
   void* const context_;
-  // Threads take these over from the caller, which waits: its policy scope, and that it is inside a call, where waiting for
-  // calls to end would be waiting for itself.
+  // Threads take these over from the waiting caller. A thread that is inside a call may not wait
+  // for calls to end, because it would wait for the caller.
   const detail::ScopeState* scope_ = nullptr;
   bool inside_call_ = false;
   std::atomic<bool> failed_{false};
@@ -194,8 +200,8 @@ class alignas(64) ParallelLoop {
 
 // ---- Workers ----
 
-// Callers tell workers the number of the latest loop, its slot, and how many workers help. Which workers are asked depends on
-// the slot, so that loops of different callers ask different ones.
+// Callers tell workers the number of the latest loop, its slot, and how many workers may help. The
+// slot decides which workers are asked, so that loops of different callers ask different ones.
 struct alignas(uint32_t) Announcement {
   uint16_t number = 0;
   uint8_t slot = 0, helpers = 0;
@@ -204,11 +210,11 @@ struct alignas(uint32_t) Announcement {
 
 class WorkerPool {
  public:
-  // The pool of this process. A forked child starts with no workers.
+  // Returns the pool of this process. A forked child starts with no workers.
   static WorkerPool& get() {
     WorkerPool* pool = pool_.load(std::memory_order_acquire);
     if (pool != nullptr) return *pool;
-    // A forked child makes another pool, and leaves the parent's as it is.
+    // A forked child makes another pool and does not touch the parent's.
     struct Forget : base::InChild {
       Forget() : InChild([] { pool_.store(nullptr, std::memory_order_relaxed); }) {}
     };
@@ -219,7 +225,7 @@ class WorkerPool {
     return *pool;
   }
 
-  // Runs the loop on this thread and at most so many workers, which are started as needed. In a
+  // Runs the loop on this thread and at most `helpers` workers, which are started as needed. In a
   // child that the loop itself has forked, returns when this thread's share is done.
   void run(ParallelLoop& loop, int32_t helpers) {
     helpers = std::min(helpers, kMostWorkers);
@@ -234,26 +240,27 @@ class WorkerPool {
     slot->most.store(helpers, std::memory_order_relaxed);
     slot->taken.store(1, std::memory_order_relaxed);
     slot->all_taken.store(loop.all_taken(), std::memory_order_relaxed);
-    // Not stored: a worker that comes too late for the slot's last loop may be inside for a moment.
+    // Use fetch_or() and not store(), because a worker that comes too late for the slot's last loop
+    // may be inside for a moment.
     slot->state.fetch_or(kOpen, std::memory_order_release);
     wake(announce(*slot, helpers));
     loop.work(0, slot->taken);
-    if (base::forks() != process) return;  // a child that has no workers
+    if (base::forks() != process) return;  // a child has no workers
     wait_until_left(*slot);
   }
 
  private:
   static constexpr uint32_t kSlots = 32;
   static constexpr int32_t kMostWorkers = 255;
-  // Of Slot::state. The rest is the number of workers inside.
+  // Bits of Slot::state. The other bits count the workers inside.
   static constexpr uint32_t kTaken = 1u << 31, kOpen = 1u << 30, kWaiting = 1u << 29;
   static constexpr uint32_t kInside = kWaiting - 1;
 
   struct alignas(64) Slot {
     std::atomic<uint32_t> state{0};
-    std::atomic<int32_t> most{0};  // workers
+    std::atomic<int32_t> most{0};  // how many workers may join
     std::atomic<int64_t> taken{0}, all_taken{0};
-    // Written before the slot is opened, read by those who have joined.
+    // Written before the slot is opened, and read by workers that have joined.
     ParallelLoop* loop = nullptr;
   };
 
@@ -271,7 +278,7 @@ class WorkerPool {
     return static_cast<uint8_t>(&slot - slots_);
   }
 
-  // Either the caller sees the worker asleep, or wait_for_work() sees the announcement.
+  // Either the caller sees that the worker is asleep, or wait_for_work() sees the announcement.
   Announcement announce(const Slot& slot, int32_t helpers) noexcept {
     Announcement last = announced_.load(std::memory_order_relaxed), next;
     next.slot = number_of(slot), next.helpers = static_cast<uint8_t>(helpers);
@@ -284,19 +291,19 @@ class WorkerPool {
     const std::unique_lock lock(growing_, std::try_to_lock);
     if (!lock.owns_lock() || no_more_threads_) return;
     for (int32_t n; !no_more_threads_ && (n = workers_.load(std::memory_order_relaxed)) < to;) {
-      workers_.store(n + 1, std::memory_order_relaxed);  // it counts itself
+      workers_.store(n + 1, std::memory_order_relaxed);  // so that the worker counts itself
       const auto start = [&] { return base::start_thread("yard-worker", [this, n] { serve(n); }); };
       no_more_threads_ = !base::or_out_of_memory(start).ok();
       if (no_more_threads_) workers_.store(n, std::memory_order_relaxed);
     }
   }
 
-  // One worker, for the life of the process.
+  // Runs one worker until the process ends.
   void serve(int32_t worker) {
     Announcement seen = announced_.load(std::memory_order_relaxed);
     for (const uint64_t process = base::forks(); base::forks() == process;) {
       const Announcement now = announced_.load(std::memory_order_acquire);
-      // Unless it has seen each announcement, there may be others.
+      // If the worker has missed an announcement, there may be other loops, so look at all slots.
       const bool is_next = now.number == static_cast<uint16_t>(seen.number + 1);
       bool helped = is_next
                         ? place_of(worker, now.slot) < now.helpers && help(slots_[now.slot], worker)
@@ -307,18 +314,18 @@ class WorkerPool {
     }
   }
 
-  // The first of the workers that loops in a slot ask; the others follow it, in a circle.
+  // Returns the worker that loops in a slot ask first. The others follow in a circle.
   static int32_t first_asked(uint8_t slot, int32_t workers) noexcept {
     return slot % (workers > 0 ? workers : 1);
   }
 
-  // How many are asked before a worker.
+  // Returns how many workers are asked before this one.
   int32_t place_of(int32_t worker, uint8_t slot) const noexcept {
     const int32_t all = workers_.load(std::memory_order_relaxed), first = first_asked(slot, all);
     return worker >= first ? worker - first : worker - first + all;
   }
 
-  // Returns whether there was anything to do.
+  // Returns whether there was work to do.
   bool help_any(int32_t worker) {
     for (Slot& s : slots_) {
       const uint32_t state = s.state.load(std::memory_order_relaxed);
@@ -340,15 +347,15 @@ class WorkerPool {
       const uint64_t process = base::forks();
       if (others + 1 < most) wake({0, number_of(slot), static_cast<uint8_t>(most)});
       slot.loop->work(place_of(worker, number_of(slot)) + 1, slot.taken);
-      if (base::forks() != process)
-        return true;  // a child forked by a piece: the caller is not here
+      // If a piece has forked this child, the caller is not here.
+      if (base::forks() != process) return true;
     }
     const uint32_t last = slot.state.fetch_sub(1, std::memory_order_acq_rel);
     if ((last & kInside) == 1 && (last & kWaiting) != 0) futex_wake(slot.state);
     return has_joined;
   }
 
-  // Returns when there may be work that was not there when the announcement was `seen`.
+  // Returns when there may be work that came after the announcement `seen`.
   void wait_for_work(int32_t worker, Announcement seen) noexcept {
     if (spin_until([&] { return announced_.load(std::memory_order_acquire) != seen; })) return;
     std::atomic<uint32_t>& asleep = asleep_[worker];
@@ -359,7 +366,8 @@ class WorkerPool {
     asleep.store(0, std::memory_order_relaxed);
   }
 
-  // Wakes some of those who are asked and asleep.
+  // Wakes up to kWakeAtOnce sleeping workers among those that the announcement asks. A woken worker
+  // wakes the next ones.
   void wake(Announcement a) noexcept {
     const int32_t all = workers_.load(std::memory_order_relaxed);
     int woken = 0;
@@ -392,16 +400,16 @@ class WorkerPool {
   static inline constinit std::atomic<WorkerPool*> pool_{nullptr};
   Slot slots_[kSlots];
   alignas(64) std::atomic<Announcement> announced_{};
-  alignas(64) std::atomic<uint32_t> asleep_[kMostWorkers]{};  // 1: in a futex
+  alignas(64) std::atomic<uint32_t> asleep_[kMostWorkers]{};  // 1 if the worker is in a futex
   std::atomic<int32_t> workers_{0};
   bool no_more_threads_ = false;
-  std::mutex growing_;  // only tried
+  std::mutex growing_;  // only try_to_lock
 };
 
-// How long a thread's processors are taken to be the same: asking takes as long as a small loop.
+// How long the set of a thread's processors is cached. Asking takes as long as a small loop.
 constexpr std::chrono::milliseconds kAskAgain(10);
 
-std::atomic<int32_t> g_thread_limit{0};  // 0 if there is none
+std::atomic<int32_t> g_thread_limit{0};  // 0 if there is no limit
 
 }  // namespace
 
@@ -414,11 +422,11 @@ int32_t parallel_for_on(int32_t threads, int64_t count, int64_t grain, LoopBody 
     const uint64_t process = base::forks();
     ParallelLoop loop(Cut(count, most, threads), body, context);
     WorkerPool::get().run(loop, static_cast<int32_t>(std::min<int64_t>(threads, loop.pieces) - 1));
-    // In a child that a piece has forked, pieces of threads that are not there are missing.
+    // In a child that a piece has forked, pieces of the other threads are missing.
     return loop.failed() || base::forks() != process ? YARD_FAULT : YARD_OK;
   } catch (...) {
     if (detail::thread_is_unwinding()) throw;
-    return YARD_FAULT;  // of the body, or no memory for the pool
+    return YARD_FAULT;  // the body threw, or there is no memory for the pool
   }
 }
 
