@@ -10,13 +10,13 @@
 
 namespace yard::dispatch {
 
-// The facts of a tensor, most of which its form holds.
+// Returns the facts of a tensor. Most of them are in its form.
 [[gnu::always_inline]] inline uint64_t facts_by_form(const TensorView::Form& form,
                                                      const yard_tensor_t& t) noexcept {
   const auto rank = static_cast<uint32_t>(t.ndim) - 1;
   if (!form.is_exact() || (form.head & YARD_FACTS_COMPACT) == 0 || rank > 1 || t.dtype.lanes != 1)
     return op::facts_of(&t);
-  // The second number of a vector is its stride, which is 1.
+  // The second number of a vector's form is its stride, which is 1.
   const uint64_t count = (form.head >> TensorView::Form::kFirst) * (form.dims & 0xfffff);
   if (count >= uint64_t{1} << 31) return op::facts_of(&t);
   const uint64_t bits = t.dtype.bits < 8 ? 8 : t.dtype.bits;
@@ -38,7 +38,7 @@ namespace yard::dispatch {
 WithFacts::WithFacts(const Cells& cells, const yard_value_t* known)
     : args_(known != nullptr ? known : cells.at) {
   if (known != nullptr) return;
-  if (cells.count > YARD_MAX_ARGS) return;  // no op takes so many: the call is refused
+  if (cells.count > YARD_MAX_ARGS) return;  // the call is refused, because no op takes this many
   args_ = values_;
   for (uint32_t i = 0; i < cells.count; ++i) {
     const yard_value_t& v = values_[i] = cells.at[i];
@@ -60,7 +60,6 @@ void WithFacts::add_list(yard_value_t& v) {
 
 namespace {
 
-// The arguments of a call whose form was read, with facts.
 struct FormFacts {
   yard_value_t args[YARD_MAX_ARGS];
   yard_tensor_t tensors[CallForm::kTensors];
@@ -68,7 +67,7 @@ struct FormFacts {
   FormFacts(const Cells& cells, const CallForm& form) noexcept {
     for (uint32_t i = 0; i < cells.count; ++i) {
       args[i] = cells.at[i];
-      asm("");  // or g++ copies by `rep movs`, which takes longer
+      asm("");  // keeps g++ from copying by `rep movs`, which takes longer
     }
     yard_tensor_t* to = tensors;
     for (const CallForm::Tensor *t = form.tensor, *end = t + form.tensors; t != end; ++t) {
@@ -78,7 +77,7 @@ struct FormFacts {
       args[t->cell - cells.at].u.tensor = to++;
     }
   }
-  // Returns false if a tensor has no facts: a packed site may have followed its op to other
+  // Returns false if a tensor has no facts. This happens if a packed site followed its op to other
   // parameters while the form was read.
   bool are_complete(const Cells& cells) const noexcept {
     for (uint32_t i = 0; i < cells.count; ++i)
@@ -88,8 +87,8 @@ struct FormFacts {
 };
 
 // Returns the plan of a call, or null if the call does not fit its schema or its plan is not known.
-// Adds YARD_CALL_ALIASED to `flags`. Kept out of the caller, whose frame lives while the kernel
-// runs and may nest. Inlining what it calls saves a tenth of the instructions.
+// Adds YARD_CALL_ALIASED to `flags`. Not inlined, because the caller's frame lives while the kernel
+// runs, and calls may nest. Flattening saves a tenth of the instructions.
 [[gnu::noinline, gnu::flatten]] const exec::Plan* find_plan(const Entry& entry, const Site& site,
                                                             const Cells& cells,
                                                             const CallForm& form, uint32_t& flags) {
@@ -105,9 +104,9 @@ struct FormFacts {
   return entry.recipe().fold(facts.args, flags, key) ? entry.find(key) : nullptr;
 }
 
-// Serves a call without a memo, and remembers its form if it was seen before. Returns false if the
-// plan is not known, or if the scope traces or is invalid. Calls outside of scopes have their own
-// instance, which is about ten instructions shorter.
+// Serves a call without a memo, and makes a memo if its form was seen before. Returns false if the
+// plan is not known, or if the scope traces or is invalid. The instance for calls outside of scopes
+// is about ten instructions shorter.
 template <bool kInScope, class F>
 bool serve_by_key(base::ThreadRecord& thread, Site& site, const Cells& cells, const CallForm& form,
                   const F& serve, Status::Rep*& failed) {
@@ -119,7 +118,7 @@ bool serve_by_key(base::ThreadRecord& thread, Site& site, const Cells& cells, co
   base::Guard guard(thread);
   const MemoVersion& version =
       is_overlay ? core.published.overlays_version : core.published.version(index);
-  const uint64_t found = version.read();  // before what it covers
+  const uint64_t found = version.read();  // before reading the snapshot
   uint32_t flags = scope != nullptr ? scope->flags : 0;
   const Snapshot& snapshot = *guard.protect(core.published.current);
   const Entry* const entry = is_overlay
@@ -139,19 +138,19 @@ bool serve_by_key(base::ThreadRecord& thread, Site& site, const Cells& cells, co
   return true;
 }
 
-// Not inlined: calls outside of scopes do not need its stack.
+// Not inlined, because calls outside of scopes do not need its stack.
 template <class F>
 [[gnu::noinline]] bool serve_in_scope(base::ThreadRecord& thread, Site& site, const Cells& cells,
                                       const CallForm& form, const F& serve, Status::Rep*& failed) {
   return serve_by_key<true>(thread, site, cells, form, serve, failed);
 }
 
-// Finds the plan of a call by its memo or its key. If it is known, sets `failed` to what
-// serve(thread, site, cells, entry, plan, flags) returns. Returns false if it is not known.
+// Finds the plan of a call by its memo or its key, and sets `failed` to the result of serve(thread,
+// site, cells, entry, plan, flags). Returns false if the plan is not known.
 template <class F>
 [[gnu::always_inline]] inline bool serve_known(Site& site, const Cells& cells, const F& serve,
                                                Status::Rep*& failed) {
-  // Calls that nest deeper use no memos: a form would take 700 bytes of stack at each level.
+  // Deeper calls use no memos, because a form would take 700 bytes of stack at each level.
   ThreadHead* const head = t_thread;
   if (head == nullptr || head->depth >= ThreadHead::kInlineSlots) [[unlikely]]
     return false;
@@ -176,7 +175,7 @@ template <class F>
 }  // namespace
 
 Status::Rep* call(Site* site, const Cells& cells) {
-  // It captures nothing, since captures would be stored for every call.
+  // The lambda captures nothing, because captures would be stored for every call.
   const auto serve = [](auto& thread, Site& of, const Cells& args, const Entry& entry,
                         const exec::Plan& plan, uint32_t flags) __attribute__((always_inline)) {
     return run_hit(thread, of, entry, plan, args, flags);
@@ -189,7 +188,7 @@ Status::Rep* call(Site* site, const Cells& cells) {
 
 namespace {
 
-// Whether the options ask for nothing but a record, if for that.
+// Returns true if the options ask for a result record at most.
 bool ask_for_record_only(const Options& o) noexcept {
   return o.cache && !o.deterministic && !o.capturing && !o.inference && !o.policy && !o.mode &&
          !o.deadline && o.instance == nullptr && o.force.empty() && o.mode_name.empty() &&

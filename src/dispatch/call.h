@@ -13,22 +13,21 @@
 
 namespace yard::dispatch {
 
-// Makes a call without options. Returns null on success. The arguments are not trusted, and no more
-// of them are read than the op has parameters.
+// Makes a call without options. Returns null on success. Checks the arguments, and reads no more of
+// them than the op has parameters.
 Status::Rep* call(Site* site, const Cells& cells);
 Status call_with_options(Site& site, const Cells& cells, const Options& options);
-// The slow path of both: makes the plan if need be, and follows the options (may be null) and the
-// rules in `rollout`. Does not remember the form.
+// The slow path of both functions above. Makes the plan if needed, and follows the options (may be
+// null) and the rules in `rollout`. Does not make a memo.
 Status resolve_call(Site& site, const Cells& cells, const Options* options,
                     std::shared_ptr<const policy::Rollout> rollout = nullptr);
 
 // Makes a call by name, without options. Returns null on success. The thread remembers how the
 // arguments bind to parameters.
 Status::Rep* call_named(Core& core, std::string_view op, std::span<const Arg> args);
-// The arguments of a call by name in the order of the op's schema.
 struct NamedCall {
   Site* site;
-  std::shared_ptr<const op::Program> program;  // the text of defaults lives in it
+  std::shared_ptr<const op::Program> program;  // owns the text of defaults
   op::Arguments arguments;
 
   Cells cells() const noexcept { return {arguments.values, arguments.count}; }
@@ -38,20 +37,20 @@ Result<NamedCall> bind_named(Core& core, std::string_view op, std::span<const Ar
 inline Cells cells_of(const Site& site, const yard_value_t* args) noexcept {
   return {args, site.count.load(std::memory_order_relaxed), site.typed ? Cells::kAllViews : 0};
 }
-// The YARD_CALL_* flags and the labels that options and scope give a call. Both may be null.
+// Return the YARD_CALL_* flags and the labels that options and scope give a call. Both may be null.
 uint32_t call_flags(const Options* o, const ScopeState* scope) noexcept;
 op::Labels call_labels(const Options* o, const ScopeState* scope);
 
-// Explains what would serve a call of this thread now, in its scope.
+// Explains which kernel would serve a call of this thread now, in its scope.
 Result<Explanation> explain_call(const Core& core, const FoundOp& op, const Cells& cells,
                                  const Options& o);
 Result<Explanation> explain_call(const Core& core, const op::CallSpec& spec, const Options& o);
 
-// Arguments with the facts of every tensor, in copies of the caller's tensors. Allocates only for
-// long lists.
+// Holds arguments with the facts of every tensor, in copies of the caller's tensors. Allocates only
+// for long lists.
 class WithFacts {
  public:
-  // `known` (may be null) are the arguments with facts, if they were computed before.
+  // `known` (may be null) are the arguments with facts, if these were computed before.
   explicit WithFacts(const Cells& cells, const yard_value_t* known = nullptr);
   WithFacts(const WithFacts&) = delete;
   WithFacts& operator=(const WithFacts&) = delete;
@@ -70,7 +69,7 @@ class WithFacts {
     std::deque<yard_tensor_t> tensors;
     std::deque<std::vector<const yard_tensor_t*>> lists;
   };
-  std::unique_ptr<More> more_;  // beyond that
+  std::unique_ptr<More> more_;  // holds the tensors that do not fit above
   More& more() { return *(more_ != nullptr ? more_ : more_ = std::make_unique<More>()); }
 };
 

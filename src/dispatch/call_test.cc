@@ -13,7 +13,7 @@
 namespace yard::dispatch {
 namespace {
 
-// The short way for views finds the facts that the tensors have.
+// The fast path for views must compute the facts that facts_of() computes.
 TEST(WithFacts, ViewsHaveTheFactsOfTheirTensors) {
   std::mt19937 random(5);
   const auto of = [&](std::initializer_list<int64_t> c) {

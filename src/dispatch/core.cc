@@ -90,11 +90,11 @@ namespace yard::dispatch {
 namespace {
 
 bool is_too_deep(base::ThreadRecord& thread, uint32_t most) {
-  if (thread.depth <= ThreadHead::kInlineSlots) thread.nesting.refusing = false;  // it is back
+  if (thread.depth <= ThreadHead::kInlineSlots) thread.nesting.refusing = false;  // has returned
   return thread.nesting.refusing || thread.depth >= most || base::stack_is_low();
 }
 
-// The error of a call that is too deep. `kind` is "op" or "function".
+// Returns the error of a call that is too deep. `kind` is "op" or "function".
 Status refuse(base::ThreadRecord& thread, uint32_t most, const char* kind, std::string_view name) {
   auto& nesting = thread.nesting;
   if (!nesting.refusing) {

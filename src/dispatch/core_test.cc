@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the dispatcher asks of the runtime around it, and tables by op index.
+// Tests the services that the dispatcher asks of the runtime, and tables by op index.
 #include "dispatch/core.h"
 
 #include <gtest/gtest.h>

@@ -2,8 +2,8 @@
 // Bound and frozen handles.
 //
 // A bound handle has the route of its call, found in advance, and owns nothing. A call protects the
-// route and uses it only if the op's version has not changed, which proves that the plan's entry
-// was not retired before. The entry lists the routes of its handles and is not freed while one is
+// route and uses it only if the op's version has not changed, because then the plan's entry was not
+// retired before. The entry lists the routes of its handles and is not freed while one is
 // protected.
 #include <fmt/format.h>
 #include <yard/bound.h>
@@ -18,8 +18,8 @@ using namespace dispatch;
 
 namespace {
 
-// Returns the checked call to plan for. Scalars, which bind() and freeze() do not give, have their
-// defaults; those without a default are 1, which most schemas accept.
+// Returns the checked call to plan for. bind() and freeze() give no scalars, so scalars have their
+// defaults. Scalars without a default are 1, which most schemas accept.
 Result<op::Call> call_for(const Entry& e, const yard_value_t* args, uint32_t flags) {
   const op::Program& program = e.program();
   std::vector<yard_value_t> values(args, args + program.arg_count());
@@ -38,7 +38,7 @@ Result<op::Call> call_for(const Entry& e, const yard_value_t* args, uint32_t fla
   return op::Call::capture(program, facts.args(), flags);
 }
 
-// Finds the op of a site. If the op came back under another index, updates the site.
+// Finds the op of a site. Updates the site if the op came back under another index.
 Result<FoundOp> op_of(Site& site) {
   auto found = site.core->sites.find(site.name);
   if (found.ok() && found->record->op->index != site.index.load(std::memory_order_acquire))
@@ -46,7 +46,6 @@ Result<FoundOp> op_of(Site& site) {
   return found;
 }
 
-// The op's entry for calls of this thread, whose scope may be null.
 Result<std::shared_ptr<const Entry>> entry_in_scope(Core& core, const FoundOp& found,
                                                     const ScopeState* scope) {
   if (scope == nullptr || scope->policy_id == 0) return std::shared_ptr<const Entry>(found.entry());
@@ -60,10 +59,9 @@ struct HandleRoute : Route {
 
   Core* core = nullptr;
   std::weak_ptr<const Entry> of;
-  // The end of a handle must not need memory.
+  // Allocated in advance, because ending a handle must not need memory.
   std::unique_ptr<base::Retired> retired = std::make_unique<base::Retired>();
 
-  // Takes the route off its entry's list.
   ~HandleRoute() {
     if (const auto e = of.lock())
       core->planner.unpin_plan(*e, static_cast<const exec::Plan*>(plan), static_cast<Route*>(this));
@@ -87,10 +85,10 @@ struct Bound final : BoundState {
     base::reclaimer().retire(std::move(retired));
   }
 
-  op::Call call;  // of the form the handle is bound to
+  op::Call call;  // has the form that the handle is bound to
 };
 
-// Whether the library checks that bound tensors have the form they were bound with.
+// Whether calls check that tensors have the form that the handle is bound to.
 #if defined(NDEBUG)
 constexpr bool kCheckForm = false;
 #else
@@ -115,20 +113,20 @@ Status rebind(Bound& state) {
   YARD_RETURN_IF_ERROR(e.program().explain_mismatch(state.call.args(), state.call.count()));
   route->flags = state.call.flags() & YARD_CALL_ALIASED;
   Key key;
-  // Without a plan, calls take the usual way, which runs no kernel if nothing is written.
+  // Without a plan, a call takes the usual path, which runs no kernel if nothing is written.
   if (!e.recipe().reads_scalars() && !e.program().writes_nothing(state.call.args()) &&
       e.recipe().fold(state.call.args(), route->flags, key)) {
     YARD_RETURN_IF_ERROR(core.planner.make_plan(e, key, state.call).status());
     if (const exec::Plan* plan = core.planner.pin_plan(e, key, static_cast<Route*>(route.get()))) {
       fill_route(*route, core, *plan);
-      if (kCheckForm) route->typed = nullptr;  // a checking library sees every call
+      if (kCheckForm) route->typed = nullptr;  // so that the library sees and checks every call
     }
   }
   state.put(route.release());
   return {};
 }
 
-// Whether the arguments have the form the handle is bound to.
+// Returns whether the arguments have the form that the handle is bound to.
 bool same_form(const Route& route, const Cells& cells) {
   const auto& e = *static_cast<const Entry*>(route.entry);
   if (!e.program().tags_fit(cells.at, cells.count)) return false;
@@ -156,7 +154,7 @@ Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
   base::ThreadRecord* const thread = base::try_this_thread();
   if (thread == nullptr) [[unlikely]]
     return Status::out_of_memory().release();
-  // A handle is bound under the policy of the process; a call inside a scope is a plain call.
+  // A handle is bound under the policy of the process, so a call inside a scope is a plain call.
   if (thread->scope != 0) [[unlikely]]
     return call(state.site, cells);
   if (Status::Rep* const refused = check_depth(*thread, *state.site)) [[unlikely]]
@@ -181,7 +179,6 @@ Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
   return call(state.site, cells);
 }
 
-// The kernel of a plain call in the scope; empty as for bound_kernel().
 static std::string kernel_in_scope(const Bound& state, const ScopeState& scope) {
   const auto found = op_of(*state.site);
   if (!found.ok()) return {};
@@ -232,14 +229,14 @@ Status::Rep* after_bound(BoundState* handle, const Route& route, yard_call_t& ca
 static Result<FrozenKernel> find_frozen(Site* site, const yard_value_t* args) {
   Core& core = *site->core;
   YARD_ASSIGN_OR_RETURN(const auto found, op_of(*site));
-  // Selected as a call now would be: in the thread's scope.
+  // Select in the thread's scope, as a call would.
   const ScopeState* const scope = base::this_thread().scope_state;
   YARD_ASSIGN_OR_RETURN(const auto entry, entry_in_scope(core, found, scope));
   YARD_ASSIGN_OR_RETURN(const auto call, call_for(*entry, args, call_flags(nullptr, scope)));
   if (entry->program().writes_nothing(call.args())) return FrozenKernel();
   const auto& candidates = entry->candidates();
   const auto order = select::select(candidates, call.args(), call.count(), call.flags());
-  if (order.empty()) return core.planner.fresh_plan(*entry, Key{}, call).status();  // the error
+  if (order.empty()) return core.planner.fresh_plan(*entry, Key{}, call).status();  // explains why
   const std::shared_ptr<const registry::Kernel>& kernel = candidates.all()[order[0]].kernel;
   const bool mapped = kernel->map != nullptr && (!kernel->map->in_order || order.transforms);
   const bool direct = kernel->d.workspace == nullptr && kernel->d.create == nullptr && !mapped;
@@ -268,7 +265,7 @@ static Status::Rep* failure_of(const FrozenKernel& frozen, int32_t code, const c
 }
 
 Status::Rep* call_frozen(const FrozenKernel& frozen, const yard_value_t* args, uint32_t n) {
-  if (frozen.pin == nullptr) return nullptr;  // its form writes nothing
+  if (frozen.pin == nullptr) return nullptr;  // the call writes nothing
   const auto& kernel = *static_cast<const registry::Kernel*>(frozen.pin.get());
   const Core& core = *frozen.site->core;
   base::ThreadRecord* const thread = base::try_this_thread();
@@ -277,7 +274,7 @@ Status::Rep* call_frozen(const FrozenKernel& frozen, const yard_value_t* args, u
     if (Status::Rep* const refused =
             refuse_if_too_deep(*thread, core.max_call_depth, frozen.site->name))
       return refused;
-  // Inside a kernel this is one call deeper, with a workspace of its own.
+  // Inside a kernel, this is a nested call with its own workspace.
   base::Guard guard(*thread);
   exec::CallFrame frame(frozen.host, frozen.flags, frozen.self);
   exec::Request request{};

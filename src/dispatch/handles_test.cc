@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bound handles follow every change; frozen ones follow none and hold what they need.
+// Bound handles follow every change. Frozen handles follow none, and hold everything they need.
 #include <gtest/gtest.h>
 #include <yard/bound.h>
 
@@ -46,7 +46,7 @@ class Handles : public ::testing::Test {
   void apply(const std::vector<registry::Step>& steps) { core_.published.apply(steps).value(); }
 
   Result<std::shared_ptr<BoundState>> bind() { return make_bound(site_, args_); }
-  // What a bound call runs; negative: the code of its failure.
+  // Returns the kernel that a bound call runs, or the negative code of its failure.
   intptr_t run(BoundState& bound) {
     t_ran = 0;
     const Status s = Status::adopt(call_bound(&bound, call_args_));
@@ -127,11 +127,11 @@ TEST_F(Handles, BoundHandlesSurviveTheirOpsAbsence) {
   EXPECT_EQ(run(*bound), -static_cast<intptr_t>(Code::kUnknownOp));
   apply({add(op_of(kSchema)), add(kernel("a", 7))});
   EXPECT_EQ(run(*bound), 7);
-  // Another schema of the same C++ signature: the handle's tensors do not fit it any more.
+  // The handle's tensors do not fit another schema with an equal C++ signature.
   apply({registry::RemoveOp{"op"}, add(op_of("op(out!: bf16[n], x: bf16[n], by: int = 0)")),
          add(kernel("a", 8))});
   EXPECT_EQ(run(*bound), -static_cast<intptr_t>(Code::kInvalidArgument));
-  // And one of another signature.
+  // They do not fit a schema with another signature either.
   apply({registry::RemoveOp{"op"}, add(op_of("op(out!: T[n], x: T[n])")), add(kernel("a", 9))});
   EXPECT_EQ(run(*bound), -static_cast<intptr_t>(Code::kInvalidArgument));
 }
@@ -141,7 +141,7 @@ TEST_F(Handles, ScalarsThatAreReadChooseAtEachCall) {
   yard_kernel_t d = kernel("b", 2, 20);
   d.limits = &limit, d.limit_count = 1;
   apply({add(d)});
-  const auto bound = bind().value();  // with the default, 0
+  const auto bound = bind().value();  // uses the default, 0
   call_args_[2] = Value(5).c();
   EXPECT_EQ(run(*bound), 2);
   call_args_[2] = Value(1).c();
@@ -169,7 +169,7 @@ TEST_F(Handles, EvictionLeavesBoundPlansAlone) {
   EXPECT_EQ(core_.planner.stats().selections, selected);
 }
 
-// Handles of ten thousand shapes, each let go again: their plans are let go with them.
+// Handles of ten thousand shapes are bound and dropped. Their plans must be dropped with them.
 TEST_F(Handles, HandlesThatGoLeaveNothingBehind) {
   static const char* const reads[] = {"n", nullptr};
   yard_kernel_t d = kernel("b", 2, 20);
@@ -189,9 +189,9 @@ TEST_F(Handles, HandlesThatGoLeaveNothingBehind) {
   EXPECT_LE(retired, 2000u);
 }
 
-// ---- A thread's memory of its last call ----
+// ---- Memos of a thread ----
 
-// Runtimes, ops and entries that look alike from far: a call must run the kernel of its own.
+// Runtimes, ops and entries look alike here, but each call must run its own kernel.
 TEST_F(Handles, WhatAThreadRemembersIsOfOneOpOfOneRuntime) {
   for (int round = 0; round < 3; ++round) {
     std::vector<std::unique_ptr<Core>> cores;
@@ -220,7 +220,8 @@ TEST_F(Handles, WhatAThreadRemembersIsOfOneOpOfOneRuntime) {
   }
 }
 
-// A handle that was bound while its op's version was suspended holds no version: not even that of a later suspension.
+// A handle that was bound while its op's version was suspended holds no version, so not that of a
+// later suspension either.
 TEST_F(Handles, WhatIsBoundDuringASuspensionIsBoundAgain) {
   auto& open = const_cast<MemoVersion&>(core_.published.version(site_->index.load()));
   open.suspend();
@@ -318,7 +319,8 @@ TEST_F(Handles, ASiteIsCheckedAgainstTheSchemaItStandsFor) {
   EXPECT_EQ(why_.code(), Code::kUnknownOp);
 }
 
-// A thread that is between the snapshot and the entry must not use an index that is newer than both.
+// A thread that has read the snapshot but not yet the entry must not use an index that is newer
+// than both.
 TEST_F(Handles, AnOpThatComesBackWithAnotherSchemaIsFoundWhileOthersCall) {
   std::atomic<bool> stop{false};
   std::vector<std::thread> callers;
@@ -327,7 +329,7 @@ TEST_F(Handles, AnOpThatComesBackWithAnotherSchemaIsFoundWhileOthersCall) {
       while (!stop) Status::adopt(call(site_, {call_args_, 3})).ignore();
     });
   for (int i = 0; i < 300; ++i) {
-    // Every name of a dimension is a schema, and so an index, that was not there before.
+    // Each new name of a dimension makes a new schema, and so a new index.
     const std::string dim = "m" + std::to_string(i);
     const std::string schema = "op(out!: T[" + dim + "], x: T[" + dim + "], by: int = 0)";
     apply({registry::RemoveOp{"op"}, add(op_of(schema.c_str())), add(kernel("a", 1))});

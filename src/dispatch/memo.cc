@@ -8,7 +8,7 @@
 namespace yard::dispatch {
 namespace {
 
-constexpr int kThreadLocal = 2;  // our index in ThreadRecord::locals
+constexpr int kThreadLocal = 2;  // this file's index in ThreadRecord::locals
 
 void free_memos(void* memos) noexcept { ::munmap(memos, sizeof(CallMemos)); }
 
@@ -16,7 +16,7 @@ bool is_scalar(uint32_t tag) noexcept {
   return tag == YARD_TAG_INT || tag == YARD_TAG_FLOAT || tag == YARD_TAG_BOOL;
 }
 
-// Calls f(word) for device, rank and dtype, sizes and strides of a tensor until it returns false.
+// Calls f(word) for device, rank and dtype, sizes and strides, until f returns false.
 template <class F>
 bool each_word(const yard_tensor_t& t, const F& f) {
   if (!f(word_at(&t.device)) || !f(word_at(&t.ndim))) return false;
@@ -30,7 +30,7 @@ bool each_word(const yard_tensor_t& t, const F& f) {
   return true;
 }
 
-// The same for all words that follow the pairs of tensors.
+// Calls f(word) for all words after the pairs of tensors, until f returns false.
 template <class F>
 bool each_later_word(uint32_t more, const CallForm& form, const Cells& cells, const F& f) {
   for (uint32_t i = 0; (more & CallMemo::kScalars) != 0 && i < cells.count; ++i)
@@ -45,7 +45,7 @@ struct Extent {
   int64_t low = 0, high = 0;
 };
 
-// Leaves `to` as it is if the tensor is empty. Returns false on overflow.
+// Does not change `to` if the tensor is empty. Returns false on overflow.
 bool extent_of(const yard_tensor_t& of, std::optional<Extent>& to) noexcept {
   const op::ByteTensor addressable(of);
   const yard_tensor_t& t = addressable.get();
@@ -65,8 +65,8 @@ bool extent_of(const yard_tensor_t& of, std::optional<Extent>& to) noexcept {
   return true;
 }
 
-// Sets which low address bits a call of the form has; an absent tensor has address 0. Returns false
-// if that cannot be stored.
+// Stores which low address bits a call of the form has. The address of an absent tensor is 0.
+// Returns false if the bits cannot be stored.
 bool write_alignments(CallMemo& m, const CallForm& form) noexcept {
   if (form.any_bit % YARD_MAX_ALIGN == 0) {
     m.zero_bits = YARD_MAX_ALIGN - 1;
@@ -75,7 +75,7 @@ bool write_alignments(CallMemo& m, const CallForm& form) noexcept {
   if (form.tensors > CallMemo::kAlignable) return false;
   m.more |= CallMemo::kAlignment;
   for (uint32_t i = 0; i < form.tensors; ++i) {
-    // The lowest bit that is set, and zeros below. Beyond YARD_MAX_ALIGN nothing is asked.
+    // Compare the lowest set bit and the zeros below. No predicate asks beyond YARD_MAX_ALIGN.
     const uint64_t low = form.tensor[i].address | YARD_MAX_ALIGN, bit = low & (0 - low);
     const uint64_t mask = bit == YARD_MAX_ALIGN ? bit - 1 : 2 * bit - 1;
     m.align_mask |= mask << (8 * i);
@@ -84,7 +84,7 @@ bool write_alignments(CallMemo& m, const CallForm& form) noexcept {
   return true;
 }
 
-// Writes what calls of the form are compared with. Returns false if the form cannot be stored.
+// Writes the words that calls are compared with. Returns false if the form cannot be stored.
 bool write_form(CallMemo& m, const CallForm& form, const Entry& entry, const Cells& cells) {
   m.tags = form.tags;
   m.tensors = static_cast<uint8_t>(form.tensors);
@@ -121,8 +121,9 @@ bool write_form(CallMemo& m, const CallForm& form, const Entry& entry, const Cel
   return each_later_word(m.more, form, cells, put);
 }
 
-// Chooses where to store a form. In this order: over a stale memo of the site, at the form's home
-// unless the memo there is at home too, beside the home, in another empty place, over some other.
+// Chooses where to store a form. The order of preference is: over a stale memo of the site, at the
+// form's home unless the memo there is at its own home, beside the home, in another empty place,
+// over any memo.
 CallMemo* place_for(CallMemos& memos, uint64_t hash, uint64_t site, uint64_t scope) noexcept {
   CallMemo* const set = set_of(memos, hash);
   CallMemo* empty = nullptr;
@@ -186,7 +187,7 @@ const CallMemo* find_in_set(const ThreadHead& thread, const Site& site, const Ca
 }
 
 bool make_memos(base::ThreadRecord& thread) noexcept {
-  // Zeroed pages cost nothing until they are used.
+  // Zeroed pages take no memory until they are used.
   void* const made = ::mmap(nullptr, sizeof(CallMemos), PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (made == MAP_FAILED) return false;
@@ -199,7 +200,7 @@ bool make_memos(base::ThreadRecord& thread) noexcept {
 void remember(base::ThreadRecord& thread, const Site& site, const CallForm& form,
               const Route& route, const Cells& cells) {
   if (route.found == MemoVersion::kNever) return;
-  // Written apart first: a form that cannot be stored replaces no other.
+  // Write to a copy first, so that a form that cannot be stored replaces no memo.
   CallMemo made;
   if (!write_form(made, form, *static_cast<const Entry*>(route.entry), cells)) return;
   made.route = route;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Call memos (yard/detail/memo.h) for calls that are not inlined: typed calls without a memo at its
-// home, packed calls and calls by name. All of them share the memos of an op. The form of a call is
-// read and compared inline, because every instruction counts here.
+// Call memos (yard/detail/memo.h) for calls that are not inlined: typed calls that find no memo at
+// its home, packed calls and calls by name. All of them share the memos of an op. The form of a
+// call is read and compared inline, because every instruction counts here.
 //
 // CallMemo::words holds, in this order:
 // - for each tensor parameter the two words of its TensorView::Form, or zeros if it is absent
@@ -29,7 +29,7 @@ struct Cells {
   static constexpr uint32_t kAllViews = ~uint32_t{0};
   const yard_value_t* at;
   uint32_t count;
-  uint32_t views = 0;  // bit n: a tensor in cell n belongs to a TensorView, whose form is known
+  uint32_t views = 0;  // bit n: cell n has a TensorView, whose form is known
 };
 
 struct CallForm {
@@ -48,25 +48,25 @@ struct CallForm {
 
     const yard_tensor_t* get() const noexcept { return cell != nullptr ? cell->u.tensor : nullptr; }
   };
-  Tensor tensor[kMostCells];          // of each tensor parameter; zeros if the tensor is absent
+  Tensor tensor[kMostCells];          // for each tensor parameter; zeros if it is absent
   uint32_t tensors = 0, written = 0;  // bit n of `written`: tensor n is written
   uint64_t tags = 0;                  // kTagBits for each cell
-  uint64_t any_bit = 0;               // of all addresses
-  uint64_t hash = 0;                  // as TypedForm::hash() makes it
+  uint64_t any_bit = 0;               // all addresses combined with |
+  uint64_t hash = 0;                  // equals TypedForm::hash()
 };
 
 inline uint64_t word(int64_t n) noexcept { return static_cast<uint64_t>(n); }
 
-// Makes the form that a TensorView of the tensor would have. Returns false if it is unreadable.
+// Makes the form that a view of the tensor would have. Returns false if the tensor is unreadable.
 bool any_form(const yard_tensor_t& t, TensorView::Form& to) noexcept;
 // Returns the bits of a form for dtype and device, or 0 if they are unusual. The thread remembers
-// the last ones, since most tensors of a thread have the same.
+// the last result, because most tensors of a thread have one dtype and device.
 uint64_t make_type(CallMemos& memos, const yard_tensor_t& t) noexcept;
 // Compares alignments, and the words at `w`, which follow the pairs of tensors.
 bool same_more(const CallMemo& m, const CallForm& form, const Cells& cells,
                const uint64_t* w) noexcept;
 
-// any_form() with a short way for vectors and matrices.
+// Does the work of any_form(), with a fast path for vectors and matrices.
 [[gnu::always_inline]] inline bool form_of(CallMemos& memos, const yard_tensor_t& t,
                                            TensorView::Form& to) noexcept {
   using Form = TensorView::Form;
@@ -75,7 +75,7 @@ bool same_more(const CallMemo& m, const CallForm& form, const Cells& cells,
       std::bit_cast<uint32_t>(t.dtype) != memos.last_dtype) [[unlikely]]
     type = make_type(memos, t);
   const int64_t *const sizes = t.shape, *const strides = t.strides;
-  // Read no dimensions of a tensor of rank 0: its arrays may be empty.
+  // Read no sizes of a tensor of rank 0, because its arrays may be empty.
   if (type == 0 || sizes == nullptr || static_cast<uint32_t>(t.ndim) - 1 > 1) [[unlikely]]
     return any_form(t, to);
   const uint64_t first = word(sizes[0]);
@@ -99,8 +99,8 @@ bool same_more(const CallMemo& m, const CallForm& form, const Cells& cells,
   return true;
 }
 
-// Calls f(i, j) for each pair of tensors of which one is written, in the order of CallMemo::words,
-// until it returns false. Returns whether it never did.
+// Calls f(i, j) for each pair of tensors of which one is written, in the order of CallMemo::words.
+// Stops and returns false when f does.
 template <class F>
 [[gnu::always_inline]] inline bool each_pair(uint32_t count, uint32_t written, const F& f) {
   const uint32_t all = (1u << count) - 1;
@@ -126,7 +126,7 @@ template <class F>
     if ((parameters & 1) == 0 || tag != YARD_TAG_TENSOR) [[unlikely]] {
       if (tag >= YARD_TAG_LIST) return false;
       if (tag == YARD_TAG_STRING && v->u.string == nullptr && v->count > 0) return false;
-      if ((parameters & 1) != 0) *next++ = {};  // it is absent
+      if ((parameters & 1) != 0) *next++ = {};  // an absent tensor
       continue;
     }
     const yard_tensor_t* const t = v->u.tensor;
@@ -143,7 +143,7 @@ template <class F>
   if (n > kTensors) return false;
   tensors = n, tags = all_tags;
   written = site.written.load(std::memory_order_relaxed);
-  // The hash of TypedForm, from the last tensor to the first.
+  // Hash as TypedForm does, from the last tensor to the first.
   uint64_t heads = 0, dims = 0, bits = 0;
   while (next != tensor) {
     --next;
@@ -152,7 +152,7 @@ template <class F>
     bits |= next->address;
   }
   any_bit = bits;
-  if (written != 0 && n > 1) {  // the first pair of which one is written
+  if (written != 0 && n > 1) {
     const auto second = (written & 1) != 0 ? 1 : std::countr_zero(written);
     heads ^= in_place_part(tensor[0].address == tensor[second].address);
   }
@@ -174,7 +174,7 @@ template <class F>
     w += 2;
     return second.address - first.address - w[-2] <= w[-1];
   };
-  if (written == 1) {  // as of most ops
+  if (written == 1) {  // true for most ops
     for (const Tensor *t = tensor + 1, *end = tensor + n; t < end; ++t)
       if (!placed(tensor[0], *t)) return false;
   } else if (!each_pair(n, written,
@@ -184,19 +184,18 @@ template <class F>
   return m.more == 0 || same_more(m, *this, cells, w);
 }
 
-// Returns the first of the places where a form may be.
 inline CallMemo* set_of(CallMemos& memos, uint64_t hash) noexcept {
   return memos.of + CallMemos::home(hash) / CallMemos::kWays * CallMemos::kWays;
 }
-// Finds a memo in the set of its hash, and now and then moves one to its home.
+// Finds a memo in the set of its hash, and sometimes moves the memo to its home.
 const CallMemo* find_in_set(const ThreadHead& thread, const Site& site, const CallForm& form,
                             const Cells& cells) noexcept;
-// Returns the thread's memo of a call, which may be stale, or null.
+// Returns the thread's memo of a call, or null. The memo may be stale.
 [[gnu::always_inline]] inline const CallMemo* find(const ThreadHead& thread, const Site& site,
                                                    const CallForm& form,
                                                    const Cells& cells) noexcept {
   const CallMemo* home = thread.memos->of + CallMemos::home(form.hash);
-  asm("" : "+r"(home));  // or g++ computes the address again for every use
+  asm("" : "+r"(home));  // keeps g++ from computing the address again for every use
   if (form.is_of(*home, thread, site, cells)) [[likely]]
     return home;
   const CallMemo* const set = set_of(*thread.memos, form.hash);
@@ -205,15 +204,15 @@ const CallMemo* find_in_set(const ThreadHead& thread, const Site& site, const Ca
   return nullptr;
 }
 
-// Makes the memos of a thread that has none yet. Returns false if there is no memory.
+// Makes the memos of a thread that has none. Returns false if there is no memory.
 bool make_memos(base::ThreadRecord& thread) noexcept;
 
-// Remembers the form of a call that fits its schema and whose plan was found, unless the form is
-// too large or the choice of a kernel reads strings.
+// Remembers the form of a call that fits its schema and whose plan was found. Does nothing if the
+// form is too large or the choice of a kernel reads strings.
 void remember(base::ThreadRecord& thread, const Site& site, const CallForm& form,
               const Route& route, const Cells& cells);
 
-// Drops the memos of this thread: a forked child replaces the counters that they point to.
+// Drops the memos of this thread. A forked child does so, because it replaces their counters.
 void forget_memos() noexcept;
 
 }  // namespace yard::dispatch

@@ -8,7 +8,7 @@
 namespace yard::dispatch {
 namespace {
 
-// The form that is made from the fields of a tensor is the one that its view has.
+// The form that is made from the fields of a tensor must equal the form of its view.
 TEST(CallForm, OfAnyTensorIsThatOfItsView) {
   std::mt19937 random(11);
   const auto of = [&](std::initializer_list<int64_t> c) {
@@ -46,15 +46,15 @@ TEST(CallForm, OfAnyTensorIsThatOfItsView) {
   EXPECT_GT(read - exact, 1000u);
 }
 
-// A scalar tensor may come with pointers to arrays that hold nothing.
+// A scalar tensor may have pointers to empty arrays.
 TEST(CallForm, NoSizesAreReadOfATensorOfRankZero) {
   const detail::Site site{nullptr, 7, {0}, {1}, {1}, {1}, false, "op", "*"};
   float data = 0;
   yard_tensor_t t = TensorView(&data, DType::f32, {}).c();
-  t.shape = t.strides = reinterpret_cast<int64_t*>(8);  // where nothing can be read
+  t.shape = t.strides = reinterpret_cast<int64_t*>(8);  // an unreadable address
   const yard_value_t cell{YARD_TAG_TENSOR, 0, {.tensor = &t}};
   CallForm form;
-  // Twice: the second time the type is known.
+  // The second time, the thread remembers the type.
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(form.read(base::this_thread(), site, {&cell, 1}));
   EXPECT_EQ(form.tensor[0].form.head, TensorView(&data, DType::f32, {}).form().head);
 }

@@ -10,12 +10,12 @@
 namespace yard::dispatch {
 namespace {
 
-constexpr int kBindingsLocal = 3;  // our index in ThreadRecord::locals
+constexpr int kBindingsLocal = 3;  // this file's index in ThreadRecord::locals
 
-// How the arguments of one way to write a call bind to the op's parameters, while the op's version
-// is `found`. Owns the names, since the op may be removed at any time.
+// How one way to write a call binds arguments to the op's parameters. Valid while the op's version
+// is `found`. Owns the names, because the op may be removed at any time.
 struct Binding {
-  uint64_t core = 0;  // its id; 0 if this is empty
+  uint64_t core = 0;  // the id of the core, or 0 if this binding is empty
   const std::atomic<uint64_t>* version = nullptr;
   uint64_t found = 0;
   Site* site = nullptr;
@@ -23,7 +23,7 @@ struct Binding {
   struct Argument {
     std::string name;  // empty for an argument by position
     uint32_t to = 0;   // index of its parameter
-    uint32_t tag = 0;  // with which it is not converted
+    uint32_t tag = 0;  // an argument with this tag needs no conversion
   };
   std::vector<Argument> arguments;
   uint32_t given = 0, count = 0, defaults = 0;  // bit n of `defaults`: parameter n is not given
@@ -33,14 +33,13 @@ struct Binding {
 struct Bindings {
   Binding of[64];
 
-  // Returns the place for one way to write a call.
   Binding& find(const Core& core, std::string_view op, std::span<const Arg> args) noexcept {
     const auto byte = [](char c) { return uint64_t{static_cast<uint8_t>(c)}; };
     const size_t last = args.empty() ? 0 : args.back().name.size();
     uint64_t way = core.id << 56 ^ args.size() << 48 ^ last << 40 ^ op.size() << 24;
     if (!op.empty()) way ^= byte(op[0]) | byte(op[op.size() / 2]) << 8 | byte(op.back()) << 16;
     Binding* place = of + (way * 0x82bb1ee2dd4f7d61u >> 58);
-    asm("" : "+r"(place));  // or g++ computes the address again for every use
+    asm("" : "+r"(place));  // keeps g++ from computing the address again for every use
     return *place;
   }
 };
@@ -49,12 +48,13 @@ bool is_same(std::string_view a, const std::string& b) noexcept {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }
 
-// Puts the arguments into the order of the parameters. Returns false if the binding is stale or for
-// another way to write a call.
+// Puts the arguments into the order of the parameters. Returns false if the binding is stale or
+// belongs to another way to write a call.
 bool apply(const Binding& b, const Core& core, std::string_view op, std::span<const Arg> args,
            yard_value_t* values, uint32_t& views) noexcept {
   if (b.core != core.id || b.given != args.size() || !is_same(op, b.op)) return false;
-  // Nothing is read that the version would publish: the call itself looks at what may have changed.
+  // Nothing here reads data that the version publishes. The call itself checks everything that
+  // may have changed.
   if (b.version->load(kReread) != b.found) return false;
   uint32_t found = 0;
   for (uint32_t left = b.defaults; left != 0; left &= left - 1) {
@@ -99,15 +99,14 @@ void remember_binding(Binding& b, uint64_t found, const Core& core, Site* site, 
   }
   for (uint32_t i = 0; i < bound.count; ++i) {
     b.values[i] = bound.values[i];
-    // The text of a default lives in the op.
+    // The op owns the text of a default, so such a binding cannot be remembered.
     if ((b.defaults >> i & 1) != 0 && b.values[i].tag == YARD_TAG_STRING) return;
   }
   b.core = core.id;
 }
 
-// A call whose arguments are not bound yet, or in another way.
 Status bind_and_call(Core& core, std::string_view op, std::span<const Arg> args, Binding& binding) {
-  // Read before the op is looked at.
+  // Read the version before looking at the op.
   const auto s = core.snapshot();
   const registry::OpRecord* const known = s->state->find(op);
   const uint64_t found =
@@ -118,7 +117,7 @@ Status bind_and_call(Core& core, std::string_view op, std::span<const Arg> args,
   return Status::adopt(call(bound.site, bound.cells()));
 }
 
-// Returns null if there is no memory.
+// Returns null if memory runs out.
 Bindings* bindings_of(base::ThreadRecord& thread) noexcept {
   void*& bindings = thread.locals[kBindingsLocal];
   if (bindings == nullptr) [[unlikely]] {

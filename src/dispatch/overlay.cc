@@ -16,7 +16,7 @@ void mix(uint64_t& h, std::string_view text) noexcept {
   mix(h, std::hash<std::string_view>()(text));
 }
 
-// A hash need not cover every field: keys are compared in full.
+// The hash need not cover every field, because keys are compared in full.
 void mix(uint64_t& h, const Policy& p) noexcept {
   if (p.prefer) mix(h, static_cast<uint64_t>(*p.prefer) + 1);
   for (const std::string& s : p.deny_kernels) mix(h, s);

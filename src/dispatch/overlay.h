@@ -18,21 +18,22 @@ using namespace detail;
 
 class Snapshot;
 
-// Which entry of an op a call needs. Borrows the options; comparing allocates nothing.
+// Says which entry of an op a call needs. Borrows the options. Comparing keys allocates nothing.
 struct OverlayKey {
-  uint64_t scope = 0;                // number of the scope's policy; 0: none
-  const Options* options = nullptr;  // null: no option changes the choice
+  uint64_t scope = 0;                // the number of the scope's policy, or 0 outside of scopes
+  const Options* options = nullptr;  // null if no option changes the choice
   bool labelled = false;             // the labels of the options count
-  bool rollout = false;              // by the rules in rollout
-  uint64_t hash = 0;                 // 0: the global entry
+  bool rollout = false;              // use the rules in rollout
+  uint64_t hash = 0;                 // 0 for the global entry
 
-  // `labelled` adds the call's own labels, which only some rules read. The pointers may be null.
+  // `labelled` includes the call's own labels, which only some rules read. The pointers may be
+  // null.
   static OverlayKey make(const Options* options, const ScopeState* scope, bool labelled,
                          bool rollout = false);
   bool operator==(const OverlayKey& o) const noexcept;
 };
 
-// Merges labels. Those of `over` replace those of `under`.
+// Merges labels. Labels of `over` replace labels of `under`.
 template <class Over, class Under>
 op::Labels labels_over(const Over& over, const Under& under) {
   std::map<std::string, std::string, std::less<>> all(over.begin(), over.end());
@@ -49,8 +50,8 @@ struct CandidateParts {
     return {std::move(op_record), std::move(sources), where, std::move(settings)};
   }
 };
-// Returns the parts for an op of the snapshot under a policy, with what a scope and the options of
-// `key` add. Fails if these name a mode that does not exist.
+// Returns the parts for an op of the snapshot under a policy, a scope and the options of `key`.
+// Fails if scope or options name an unknown mode.
 Result<CandidateParts> parts_for(const Core& core, const Snapshot& snapshot,
                                  const policy::ProcessPolicy& policy, const std::string& op,
                                  const OverlayKey& key = {}, const ScopeContent& scope = {});

@@ -19,7 +19,7 @@ namespace yard::dispatch {
 namespace {
 
 constexpr size_t kFewestPlans = 4;
-// For a selection in another thread; then this one selects for itself.
+// A thread waits this long for another thread's selection, and then selects for itself.
 constexpr auto kLongestWait = std::chrono::seconds(1);
 
 // Logs which kernel a class of calls will use. The log counts repetitions.
@@ -43,7 +43,7 @@ size_t Planner::limit_of(const Entry& entry) const noexcept {
   return said != 0 ? std::max(said, kFewestPlans) : plans_per_op_;
 }
 
-// During a rollout both sides run the canaries of both rule files, their own first.
+// During a rollout, calls under either rule file run the canaries of both, their own first.
 std::shared_ptr<registry::ResultChecker> Planner::make_result_checker(
     const policy::ProcessPolicy& policy, bool in_rollout,
     const std::shared_ptr<const registry::OpRecord>& op_record, const select::ProcessState& where) {
@@ -106,7 +106,7 @@ Result<std::shared_ptr<const Entry>> Planner::overlay(const std::shared_ptr<cons
 
 Result<exec::Plan::Ptr> Planner::fresh_plan(const Entry& entry, const Key& key,
                                             const op::Call& call) {
-  // A verifier that calls its own op on the call it is asked about would recurse without end.
+  // A verifier that repeats the call it is asked about would recurse without end.
   constexpr int kDeepest = 16;
   if (select::select_depth() >= kDeepest)
     return Status(
@@ -127,7 +127,7 @@ Result<exec::Plan::Ptr> Planner::fresh_plan(const Entry& entry, const Key& key,
   return plan;
 }
 
-// Ends a selection, also if a verifier ends the thread. Waiting threads then select by themselves.
+// Ends a selection, even if a verifier ends the thread. Waiting threads then select for themselves.
 struct Planner::Finisher {
   Planner& planner;
   const std::shared_ptr<Pending> pending;
@@ -152,11 +152,11 @@ Result<exec::Plan::Ptr> Planner::make_plan(const Entry& entry, const Key& key,
     mine->key.assign(key.w, key.w + key.words);
     const auto it = std::ranges::find_if(
         pending_, [&](const auto& p) { return p->entry == mine->entry && p->key == mine->key; });
-    // Plugin code that calls ops during a selection selects for itself: the selection that it would
-    // wait for may be waiting for it.
+    // Plugin code that calls ops during a selection selects for itself, because the selection that
+    // it would wait for may be waiting for it.
     if (it != pending_.end() && !select::inside_select()) {
       const std::shared_ptr<Pending> other = *it;
-      // Not for ever: a verifier may be waiting for this thread.
+      // Limit the wait, because a verifier may be waiting for this thread.
       if (finished_.wait_for(lock, kLongestWait, [&] { return other->done; })) {
         YARD_RETURN_IF_ERROR(other->status);
         return exec::Plan::Ptr();
@@ -168,15 +168,15 @@ Result<exec::Plan::Ptr> Planner::make_plan(const Entry& entry, const Key& key,
   const auto select_and_store = [&]() -> Result<exec::Plan::Ptr> {
     const Finisher finisher{*this, mine};
     auto plan = fresh_plan(entry, key, call);
-    // A call that never ends holds all plans that its entry evicts meanwhile. When there are too
-    // many of them, the entry stores no more.
+    // A call that never ends holds all plans that its entry evicts meanwhile. If there are too many
+    // of them, do not store the plan.
     const size_t many = 4 * limit + 256;
     const bool crowded = base::reclaimer().pending() > many && base::reclaimer().collect() > many;
     const std::lock_guard lock(lock_);
     full = entry.plan_count() >= limit;
     if (!plan.ok()) mine->status = plan.status();
     if (!plan.ok() || (full && crowded)) return plan;
-    // Entries are immutable but for their plans, which the lock guards.
+    // Entries are immutable except for their plans, which the lock guards.
     const_cast<Entry&>(entry).insert(key, *std::move(plan), limit);
     entry.known_calls().add(entry.program(), call);
     return exec::Plan::Ptr();
@@ -255,7 +255,7 @@ RuntimeStats Planner::stats() const {
 }
 
 void collect_if_due() {
-  // What is still in use must not be looked at again and again.
+  // Collecting looks at objects in use again, so wait until their number has doubled.
   static std::atomic<size_t> due{256};
   base::Reclaimer& reclaimer = base::reclaimer();
   if (reclaimer.pending() >= due.load(std::memory_order_relaxed))
@@ -280,7 +280,6 @@ Status check_options(const registry::OpRecord& op_record, const Options& o) {
 
 namespace {
 
-// Explains a call that fits its schema, with the flags and labels of options and scope.
 Result<Explanation> explain_checked(const Core& core, const FoundOp& op, const op::Call& call,
                                     const Options& o, const ScopeState* scope) {
   const registry::OpRecord& op_record = *op.record;
@@ -300,7 +299,7 @@ Result<Explanation> explain_checked(const Core& core, const FoundOp& op, const o
   Explanation e = select::explain({parts.op_record, &call, std::move(parts.sources), parts.where,
                                    sources, std::move(parts.settings)});
   e.generation = s.generation;
-  // "environment" becomes "environment (YARD_PREFER)".
+  // Changes "environment" to "environment (YARD_PREFER)".
   constexpr std::string_view kWord = "environment";
   const auto& variables = s.policy->reading->good.sources;
   for (Explanation::PolicyNote& n : e.policy)
@@ -329,7 +328,7 @@ Result<Explanation> explain_call(const Core& core, const op::CallSpec& spec, con
   op::CallSpec with_flags = spec;
   const ScopeState* scope = base::this_thread().scope_state;
   with_flags.flags |= call_flags(&o, scope);
-  // Labels of the text are the call's own.
+  // Labels in the text count as the call's own.
   Options labelled = o;
   labelled.labels.insert(spec.labels.begin(), spec.labels.end());
   with_flags.labels = call_labels(&labelled, scope);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes entries, and plans for calls that have none.
 //
-// Plans are added to entries under the plan lock. Probes, verifiers and cost hints run without it.
+// Plans are added to entries under the plan lock. Probes, verifiers and cost hints run without the
+// lock.
 #pragma once
 
 #include <yard/runtime.h>
@@ -21,7 +22,7 @@ class Planner {
 
   // ---- Entries ----
   // Makes the op's entry for the snapshot `next`, which is being built. `old` (may be null) is the
-  // entry so far. Runs plugin code.
+  // previous entry. Runs plugin code.
   std::shared_ptr<Entry> make_entry(const Snapshot& next, const registry::OpRecord& op_record,
                                     const Entry* old);
   // Makes an entry for calls with these options in this scope. Both may be null. `global` is the
@@ -31,28 +32,27 @@ class Planner {
                                                const ScopeState* scope, const OverlayKey& key);
 
   // ---- Plans ----
-  // Selects a plan for the class of `call` and stores it. Other threads that need it wait. Returns
-  // null when the caller may look it up now, or a plan that could not be stored.
+  // Selects a plan for the class of `call` and stores it. Other threads that need this plan wait.
+  // Returns null when the caller may look the plan up, or a plan that could not be stored.
   Result<exec::Plan::Ptr> make_plan(const Entry& entry, const Key& key, const op::Call& call);
-  // The same without storing it.
+  // Selects a plan without storing it.
   Result<exec::Plan::Ptr> fresh_plan(const Entry& entry, const Key& key, const op::Call& call);
   // Keeps the plan that make_plan() stored from eviction, and the entry while a reader holds
   // `node`. Returns null if the plan has been evicted meanwhile.
   const exec::Plan* pin_plan(const Entry& entry, const Key& key, const void* node);
-  // Undoes pin_plan(). `plan` may be null.
   void unpin_plan(const Entry& entry, const exec::Plan* plan, const void* node);
-  // Evicts plans that are older than the rules allow. Returns when to call it again, if ever.
+  // Evicts plans that are older than the rules allow. Returns when to call this again, or nothing.
   std::optional<std::chrono::steady_clock::time_point> sweep(
       std::chrono::steady_clock::time_point now);
 
-  // ---- What there is ----
+  // ---- Known calls and statistics ----
   struct KnownCall {
     std::shared_ptr<const op::Call> call;
-    const registry::Kernel* kernel = nullptr;  // of its plan; null if the entry has none for it
-    Mode mode = Mode::kDynamic;                // what decided the kernel's place
+    const registry::Kernel* kernel = nullptr;  // null if the entry has no plan for the call
+    Mode mode = Mode::kDynamic;                // decided the kernel's place
     bool direct = false;                       // as in exec::Plan
   };
-  // The last calls for which entries of the op have selected plans, oldest first.
+  // Returns the last calls for which entries of the op have selected plans, oldest first.
   std::vector<KnownCall> known_calls(const Entry& entry) const;
   std::vector<std::shared_ptr<Entry>> overlays(const Snapshot& s) const;
   RuntimeStats stats() const;
@@ -65,7 +65,6 @@ class Planner {
       const std::shared_ptr<const registry::OpRecord>& op_record,
       const select::ProcessState& where);
 
-  // A selection under way.
   struct Pending {
     const Entry* entry = nullptr;
     std::vector<uint64_t> key;
@@ -74,7 +73,7 @@ class Planner {
   };
   struct Finisher;
 
-  size_t limit_of(const Entry& entry) const noexcept;  // of stored plans
+  size_t limit_of(const Entry& entry) const noexcept;  // how many plans it may store
 
   Core& core_;
   const size_t plans_per_op_;
@@ -85,8 +84,8 @@ class Planner {
   std::atomic<uint64_t> selections_{0};
 };
 
-// Frees retired objects once there are enough of them, for code that retires on the path of a call.
-// The caller holds no lock.
+// Frees retired objects if there are many. For code that retires objects while it makes a call. The
+// caller holds no lock.
 void collect_if_due();
 
 Status check_options(const registry::OpRecord& op_record, const Options& o);

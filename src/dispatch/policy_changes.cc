@@ -13,7 +13,7 @@
 namespace yard::dispatch {
 namespace {
 
-// All problems, the first as the error and the others as its notes.
+// Returns the first problem as the error, with the others as its notes.
 Status check_map(const registry::State& state, const StaticMap& map) {
   Status status;
   const auto wrong = [&](Code code, std::string text) {
@@ -45,7 +45,6 @@ std::vector<NamedMode> modes_of(const ConfigSettings& s) {
   return to;
 }
 
-// Whether all modes that a rule file names exist.
 Status check_modes(const Config& config, const policy::Modes& modes) {
   for (const NamedMode& named : modes_of(config.settings))
     YARD_RETURN_IF_ERROR(
@@ -53,7 +52,6 @@ Status check_modes(const Config& config, const policy::Modes& modes) {
   return {};
 }
 
-// Returns an error if a rule file names the mode.
 Status check_unused(const Config& config, std::string_view mode) {
   for (const auto& [place, path, used] : modes_of(config.settings)) {
     if (used != mode) continue;
@@ -69,7 +67,7 @@ Status check_unused(const Config& config, std::string_view mode) {
   return {};
 }
 
-// A change that cannot fail.
+// Publishes a change that cannot fail.
 template <class F>
 Status set_fields(Core& core, const F& set) {
   return core.published.edit_policy([&](const registry::State&, policy::ProcessPolicy& p) {
@@ -78,7 +76,7 @@ Status set_fields(Core& core, const F& set) {
   });
 }
 
-// A field that no op has is most likely misspelt, but an op to come may have it.
+// A field that no op has is probably misspelled, but a later op may have it. So only warn.
 void warn_of_unknown_fields(const registry::State& state, const policy::ProgramMode& mode) {
   if (!mode.provider.reads) return;
   std::vector<std::string> known;
@@ -93,7 +91,7 @@ void warn_of_unknown_fields(const registry::State& state, const policy::ProgramM
                             base::did_you_mean(name, known)));
 }
 
-// Publishes a change while it still applies. Returns whether it does.
+// Publishes a change if it still applies. Returns whether it does.
 Result<bool> change_if(Core& core, const StillApplies& still,
                        const std::function<Status(policy::ProcessPolicy&)>& change) {
   bool applies = true;
@@ -105,13 +103,13 @@ Result<bool> change_if(Core& core, const StillApplies& still,
   return applies;
 }
 
-// Says why the kernel is rejected and, if rules require another one, why that one is too.
+// Says why the kernel is rejected, and why the kernel that rules require is, if there is one.
 std::string why_not(const select::CandidateSet& candidates, const op::Call& call,
                     const registry::Kernel& kernel) {
   select::Notes notes;
   (void)select::select(candidates, call.args(), call.count(), call.flags(), &notes);
   std::string own, wanted;
-  bool passed_over = false;  // in favour of another one
+  bool passed_over = false;  // for another kernel
   for (size_t i = 0; i < candidates.all().size(); ++i) {
     const select::KernelCandidate& c = candidates.all()[i];
     const yard_verdict_t& v = notes.entries[i].verdict;
@@ -254,9 +252,9 @@ std::vector<MovedCall> moved_under(const Core& core,
   entries.insert(entries.begin(), s->entries.begin(), s->entries.end());
   std::vector<MovedCall> to;
   for (const auto& entry : entries) {
-    // A call that forces its kernel is not served by rules.
+    // A forced kernel does not depend on rules.
     if (entry == nullptr || !entry->overlay_options.force.empty()) continue;
-    // The mode that it names existed when the overlay was made, and modes are part of the snapshot.
+    // This cannot fail: the mode existed for the overlay, and the snapshot has all modes.
     auto parts =
         *parts_for(core, *s, policy, entry->name(), entry->overlay_key, entry->overlay_scope);
     if (which == Moved::kUnserved) parts.settings.health = nullptr;
@@ -264,14 +262,14 @@ std::vector<MovedCall> moved_under(const Core& core,
     const auto able = [](const select::CandidateSet& set, const op::Call& call) {
       return select::select(set, call.args(), call.count(), call.flags());
     };
-    std::set<std::vector<uint64_t>> found;  // keys: calls of one class are reported once
+    std::set<std::vector<uint64_t>> found;  // keys, so that calls of one class are reported once
     for (const Planner::KnownCall& k : core.planner.known_calls(*entry)) {
       const op::Call& call = *k.call;
       const auto next = able(candidates, call);
-      if (base::forks() != process) return to;  // a verifier has forked and this is the child
+      if (base::forks() != process) return to;  // a verifier has forked, and this is the child
       if (which == Moved::kUnserved && !next.empty()) continue;
       const registry::Kernel* kernel = k.kernel;
-      if (kernel == nullptr) {  // It has no plan since the last change, and maybe no kernel.
+      if (kernel == nullptr) {  // no plan since the last change, and maybe no kernel
         const auto order = able(entry->candidates(), call);
         if (order.empty()) continue;
         kernel = entry->candidates().all()[order[0]].kernel.get();

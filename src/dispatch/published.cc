@@ -20,10 +20,10 @@ bool health_differs(const health::HealthSnapshot& was, const health::HealthSnaps
          (a == nullptr || b == nullptr ? a != b : *a != *b);
 }
 
-// This thread is inside of restart().
+// Set while this thread is inside restart().
 thread_local constinit bool t_restarts = false;
 
-// A snapshot without entries, which differs from `old` in nothing else.
+// Returns a copy of a snapshot without its entries, as the next generation.
 std::unique_ptr<Snapshot> copy_of(const Snapshot& old) {
   auto next = std::make_unique<Snapshot>();
   next->generation = old.generation + 1;
@@ -61,13 +61,13 @@ std::shared_ptr<const Snapshot> Published::snapshot() const {
   for (;;) {
     base::Guard guard(thread);
     const Snapshot* s = guard.protect(current);
-    // Expired only if it has been replaced since.
+    // The snapshot has expired only if it has been replaced since.
     if (auto held = s->weak_from_this().lock()) return held;
   }
 }
 
 void Published::build(const Snapshot& old, Snapshot& next, const Ops& ops) const {
-  // The names of backends that the environment gives stand for those that are registered now.
+  // Resolve backend names of the environment again, because backends may have changed.
   if (next.state != old.state || next.policy != old.policy) {
     auto policy = std::make_shared<policy::ProcessPolicy>(*next.policy);
     if (reads_environment_) read_own_switches(*next.state, *policy);
@@ -83,13 +83,13 @@ void Published::build(const Snapshot& old, Snapshot& next, const Ops& ops) const
                        !health_differs(*old.health, *next.health, name);
     next.entries[i] = stays ? before : core_.planner.make_entry(next, *op_record, before.get());
   }
-  // publish() must not allocate.
+  // Grow the table of versions here, because publish() must not allocate.
   if (!next.entries.empty()) versions_[static_cast<uint32_t>(next.entries.size() - 1)];
   core_.services().make_functions(&old, next);
 }
 
-// Suspends the versions of all changed ops before `current` is set: a thread that has seen the new
-// entry of one op must not trust a memo of another.
+// Suspends the versions of all changed ops before setting `current`, because a thread that has seen
+// the new entry of one op must not trust a memo of another op.
 bool Published::publish(const Snapshot& old, std::unique_ptr<Snapshot> next) {
   std::shared_ptr<const Snapshot> made = Snapshot::share(std::move(next));
   const std::lock_guard lock(lock_);
@@ -196,7 +196,7 @@ Status Published::publish_health() {
 
 void Published::publish_health_in_call() noexcept {
   try {
-    // The error only ends the attempt: what is to be published is published already.
+    // The error only ends the attempt, because another thread has published the board.
     publish_change([&](Snapshot& next, Ops& ops) {
       ops.emplace();
       return core_.board->snapshot() != next.health ? Status() : Status(Code::kConflict, "");
@@ -211,7 +211,8 @@ void Published::catch_up() {
 }
 
 void Published::apply_settings() {
-  // Repeated if another change came between, or the last to write could be the first to read.
+  // Repeat if another change was published meanwhile, because the older settings may have been
+  // written last.
   std::shared_ptr<const Snapshot> s;
   while (s != snapshot()) {
     s = snapshot();
@@ -229,7 +230,7 @@ void Published::apply_settings() {
   }
 }
 
-// If there is no memory, the child has no ops, and snapshot() tries again.
+// If memory runs out, the child has no ops, and snapshot() tries again.
 void Published::restart_in_child() noexcept {
   restarting_ = true;
   if (base::or_out_of_memory([&] { restart(); }).ok()) return;
@@ -238,7 +239,7 @@ void Published::restart_in_child() noexcept {
   current.store(empty_.get(), std::memory_order_release);
 }
 
-// In the child breakers start closed, there are no rollouts and overlays, and backends that cannot
+// In the child, breakers start closed, there are no rollouts and overlays, and backends that cannot
 // survive a fork are unavailable. Calls that this thread is inside of keep the old snapshot.
 void Published::restart() {
   t_restarts = true;
@@ -266,7 +267,7 @@ void Published::restart() {
   }
   core_.board->restart();
   build(*last, *next, ops);
-  publish(*last, std::move(next));  // unless another thread has
+  publish(*last, std::move(next));  // does nothing if another thread has published
   restarting_ = false;
 }
 

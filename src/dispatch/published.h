@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The current snapshot and the versions that memos compare; and how both change.
+// The current snapshot, the versions that memos compare, and the changes of both.
 //
-// A change builds the next snapshot without a lock, since probes and log sinks may run meanwhile.
-// It publishes under one short lock if the snapshot it started from is still the current one, and
-// otherwise builds again.
+// A change builds the next snapshot without a lock, because probes and log sinks may run meanwhile.
+// It publishes under one short lock if the snapshot it started from is still current. Otherwise it
+// builds again.
 #pragma once
 
 #include <yard/registry.h>
@@ -21,7 +21,7 @@ class Core;
 
 namespace yard::dispatch {
 
-// One T for each op index, at an address that never changes. Thread-safe; grows without a lock.
+// One T for each op index, at an address that never changes. Thread-safe. Grows without a lock.
 template <class T>
 class ByIndex {
  public:
@@ -40,7 +40,7 @@ class ByIndex {
       uint32_t at = index;
       for (Chunk& c : more_)
         if ((at -= Chunk::kCount) < Chunk::kCount) return c.of[at];
-      more_.append(std::make_unique<Chunk>());  // another thread may append one, too
+      more_.append(std::make_unique<Chunk>());  // another thread may append one too
     }
   }
   mutable Chunk first_;
@@ -49,70 +49,68 @@ class ByIndex {
 
 class Published {
  public:
-  // `reads_environment` lets backends be switched by environment variables of their choice.
+  // If `reads_environment` is set, environment variables that backends name switch these backends.
   Published(Core& core, bool reads_environment);
   ~Published();
 
   // ---- Read by every call ----
   std::atomic<const Snapshot*> current{nullptr};
-  // What memos and handles of an op compare. Suspended before `current` changes and renewed before
-  // the old snapshot is retired: a thread that holds an entry and then finds the version unchanged
-  // got hold of it in time.
+  // The version that memos and handles of an op compare. It is suspended before `current` changes
+  // and renewed before the old snapshot is retired. So a thread that protects an entry and then
+  // finds the version unchanged knows that it protected the entry in time.
   MemoVersion& version(uint32_t index) const { return versions_[index]; }
-  // The same for all overlays, which live in the snapshot.
   mutable MemoVersion overlays_version;
 
   std::shared_ptr<const Snapshot> snapshot() const;
 
-  // ---- Changes: any thread, outside of selections ----
-  // All steps or none.
+  // ---- Changes: any thread may call these, outside of selections ----
+  // Applies all steps, or none on error.
   Result<Ticket> apply(const std::vector<registry::Step>& steps);
   // Replaces the registry with the result of these steps. Resets the policy and the static map of
   // the program. Op indices are not reused.
   Status start_over(const std::vector<registry::Step>& steps);
-  // Publishes the policy as `change` leaves it, unless that fails. If another change came first,
+  // Publishes the policy that `change` edits, unless `change` fails. If another change came first,
   // `change` is called again.
   using PolicyChange = std::function<Status(const registry::State&, policy::ProcessPolicy&)>;
   Status edit_policy(const PolicyChange& change);
-  // Publishes `next` instead of `old` among the observers of every call. Either may be null.
+  // Publishes `next` in place of `old` among the observers of every call. Either may be null.
   Status replace_observer(const std::shared_ptr<registry::CallObserver>& old,
                           const std::shared_ptr<registry::CallObserver>& next);
   // Makes the entries of all ops again, because features of a device have changed.
   Status renew_entries();
   Status publish_health();
-  // For a call that has changed the health board: no call that starts later takes a kernel that
-  // the board excludes. The caller holds no lock, and may be inside a call or a selection. Leaves
-  // on_change() to the maintenance thread.
+  // Publishes health for a call that has changed the board. No call that starts later takes a
+  // kernel that the board excludes. The caller holds no lock, and may be inside a call or a
+  // selection. The maintenance thread calls on_change() later.
   void publish_health_in_call() noexcept;
-  // Runs CoreServices::on_change() for what calls have published.
+  // Runs CoreServices::on_change() for changes that calls have published.
   void catch_up();
 
   void restart_in_child() noexcept;
 
  private:
   void restart();
-  // The ops whose entries are made again beside those whose health has changed, or nullopt for all.
+  // The ops whose entries are made again besides ops with changed health, or nullopt for all.
   using Ops = std::optional<std::set<std::string>>;
-  // Changes a copy of the current snapshot that has no entries yet. Called again if another change
+  // Edits a copy of the current snapshot that has no entries yet. Called again if another change
   // came first.
   using Change = std::function<Status(Snapshot& next, Ops& ops)>;
   Status publish_change(const Change& change);
-  // The same outside of selections; then brings the rest of the runtime up to date.
+  // Calls publish_change() outside of selections, and then updates the rest of the runtime.
   Status edit(const Change& change);
   // Makes the entries and tables of `next`, which follows `old`. Runs foreign code.
   void build(const Snapshot& old, Snapshot& next, const Ops& ops) const;
   // Returns false if `old` is not the current snapshot: another thread was faster, or foreign code
   // forked during the build and this is the child.
   bool publish(const Snapshot& old, std::unique_ptr<Snapshot> next);
-  // Applies the settings of breakers, nesting and states.
   void apply_settings();
 
   Core& core_;
   const bool reads_environment_;
   ByIndex<MemoVersion> versions_;
   base::Mutex lock_{base::Rank::kPublish};
-  std::shared_ptr<const Snapshot> owner_;  // of `current`; under the lock
-  std::shared_ptr<const Snapshot> empty_;  // without any op
+  std::shared_ptr<const Snapshot> owner_;  // owns `current`; guarded by lock_
+  std::shared_ptr<const Snapshot> empty_;  // has no ops
   std::atomic<bool> restarting_{false};    // `current` is empty_ until restart() has succeeded
 };
 
@@ -121,10 +119,10 @@ class Published {
 namespace yard::detail {
 
 struct TicketState {
-  std::vector<std::weak_ptr<const void>> removed;  // expired when the records are freed
-  const uint64_t forks = base::forks();            // of the process that made the ticket
-  // Set in a forked child, which waits for its own calls only: what threads of the parent held is
-  // never freed.
+  std::vector<std::weak_ptr<const void>> removed;  // expire when the records are freed
+  const uint64_t forks = base::forks();            // tells in which process the ticket was made
+  // Set in a forked child, which waits for its own calls only. Objects that threads of the parent
+  // held are never freed.
   std::shared_ptr<const std::atomic<bool>> calls_ended;
 };
 

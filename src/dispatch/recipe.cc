@@ -18,7 +18,7 @@ class RecipeCompiler {
   Recipe compile() {
     read_device();
     for (const select::KernelCandidate& c : candidates_.all()) {
-      // A kernel that is excluded from all calls reads nothing of them.
+      // A kernel that is excluded from all calls reads nothing.
       if (c.fixed.reason != YARD_REASON_NONE) continue;
       for (const select::Limit& l : c.limits) read(l.predicate);
       read(c.verify_reads);
@@ -29,7 +29,7 @@ class RecipeCompiler {
     }
     read_rules();
     read(candidates_.mode_reads());
-    // Keys state that an output aliases an input, not which one.
+    // Keys say that an output aliases an input, but not which one.
     const auto& mode = candidates_.mode().program;
     if (mode != nullptr && !mode->provider.reads && alias_pairs() > 1) no_keys_ = true;
     place();
@@ -48,9 +48,9 @@ class RecipeCompiler {
   bool is_tensor(size_t i) const { return params_[i].kind == op::Kind::kTensor; }
   bool always_given(size_t i) const { return is_tensor(i) && !params_[i].optional; }
 
-  // ---- What is read ----
+  // ---- Reading facts ----
 
-  // All tensors of a call are on one device, so one that is always given is enough.
+  // All tensors of a call are on one device, so one tensor that is always given is enough.
   void read_device() {
     for (size_t i = 0; i < params_.size(); ++i)
       if (always_given(i)) {
@@ -69,11 +69,11 @@ class RecipeCompiler {
 
   // A dtype variable is read from the first tensor that has it and is always given.
   void read_dtype(size_t i) {
-    // An empty list passes every dtype limit.
+    // An empty list passes every dtype limit, so read whether it is empty.
     if (!is_tensor(i))
       add_predicate({op::Field::of(Kind::kCount, i), op::IntegerTest::at_least(1)});
     if (params_[i].dtype != DType::invalid) {
-      // A fixed dtype carries no information, but whether an optional tensor is given does.
+      // Only the presence of a tensor with a fixed dtype carries information.
       if (params_[i].optional) read_presence(i);
       return;
     }
@@ -123,7 +123,7 @@ class RecipeCompiler {
       case Kind::kInnerDense: return bit(YARD_FACTS_INNER_DENSE);
       case Kind::kPlain: return bit(YARD_FACTS_PLAIN);
       case Kind::kAlignment: {
-        // Subtracting the wanted logarithm borrows from the free bit above a field that is less.
+        // If the field is less, the subtraction borrows from the free bit above the field.
         const auto lg = static_cast<uint64_t>(std::countr_zero(static_cast<uint64_t>(p.test.a)));
         return add_facts({0, 0 - (lg << YARD_FACTS_ALIGN_SHIFT),
                           uint64_t{1} << (YARD_FACTS_ALIGN_SHIFT + 4), 0});
@@ -140,7 +140,7 @@ class RecipeCompiler {
   bool add_size(const Group& g, const op::IntegerTest& test) {
     if (test.kind == op::IntegerTest::Kind::kMask) return false;
     constexpr uint64_t kSign = uint64_t{1} << 63;
-    constexpr int64_t kMost = int64_t{1} << 62;  // sizes are below it, so v - a does not overflow
+    constexpr int64_t kMost = int64_t{1} << 62;  // sizes are less, so v - a does not overflow
     const bool range = test.kind == op::IntegerTest::Kind::kRange;
     if (!range || test.a == test.b) {
       const auto a = static_cast<uint64_t>(test.a);
@@ -162,7 +162,7 @@ class RecipeCompiler {
     for (const uint8_t arg : reads.args) read_whole(arg);
   }
 
-  // Which transforms an argument needs; and, for kernels with an estimate, the time for them.
+  // For kernels with an estimate, the size of an argument determines the time of its transform.
   void read_transform(const select::KernelCandidate& c, const op::KernelParam& p) {
     const auto arg = static_cast<size_t>(p.source);
     for (const auto& r : p.requirements) read(r.predicate);
@@ -207,7 +207,7 @@ class RecipeCompiler {
     if (f.count > 0 && f.kind == Kind::kScalar) recipe_.reads_scalars_ = true;
   }
 
-  // ---- Where it is placed ----
+  // ---- Placing tests in words ----
 
   void add(const Group& g, const Test& t) {
     Bundle* room = nullptr;
@@ -229,7 +229,7 @@ class RecipeCompiler {
     add(g, {0, 0, ~uint64_t{0}, 0});
   }
 
-  // Fills the first word with groups, cheapest first. The others are for fold_rest().
+  // Fills the first word with groups, cheapest first. fold_rest() computes the other groups.
   void place() {
     for (size_t i = 0; i < masks_.size(); ++i) {
       if (masks_[i] == 0) continue;
@@ -284,7 +284,6 @@ namespace {
 
 constexpr uint32_t kAllFacts = 0x7fffffff;
 
-// Appends words to a key until it is full.
 class Appender {
  public:
   explicit Appender(Key& key) : key_(key) {}
@@ -315,7 +314,7 @@ class Appender {
         }
         return;
       case YARD_TAG_NONE: return;
-      default: return put(static_cast<uint64_t>(v.u.i));  // a float's bits, too
+      default: return put(static_cast<uint64_t>(v.u.i));  // includes the bits of a float
     }
   }
   bool full() const { return full_; }
@@ -350,7 +349,7 @@ bool Recipe::fold_rest(const yard_value_t* args, Key& key) const noexcept {
   if (used > 0) to.put(bits);
   for (const op::Field& f : exact_) to.put(static_cast<uint64_t>(op::read(f, args)));
   if (rules_ != nullptr) {
-    // Labels are the same for all calls of an entry, flags and device are in the first word.
+    // Labels are equal for all calls of an entry, and flags and device are in the first word.
     uint64_t words[Key::kMaxWords];
     rules_->fold({args, 0, {}, nullptr}, words);
     for (uint32_t i = 0; i < rules_->key_words(); ++i) to.put(words[i]);

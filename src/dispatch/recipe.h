@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recipe says what of a call goes into its key: calls that the selector cannot tell apart share a
-// plan. It is compiled from the predicates and fields that the candidates of an op list. `hidden %
-// 8 == 0` adds one bit, a cost hint the half octave of each field it reads, and a verifier without
-// a list of fields everything. Keys are compared in full, so shape classes are exact.
+// A recipe computes the key of a call. Calls that the selector cannot tell apart have equal keys
+// and share a plan. The recipe is compiled from the predicates and fields that the candidates of an
+// op list: `hidden % 8 == 0` adds one bit, a cost hint adds the half octave of each field it reads,
+// and a verifier without a list of fields adds everything. Keys are compared in full, so shape
+// classes are exact.
 //
 // The first word holds the call's flags, up to 26 tests and the dtype and device of one tensor.
-// Most ops need no more, and it is computed without a branch per kind of test.
+// Most ops need only this word, which is computed without a branch for each kind of test.
 #pragma once
 
 #include <bit>
@@ -25,8 +26,8 @@ class Recipe {
  public:
   static Recipe compile(const select::CandidateSet& candidates);
 
-  // Computes the key of a call that fits its schema. Returns false if a Key has no room for it;
-  // then the call needs a selection each time. No allocation, no lock.
+  // Computes the key of a call that fits its schema. Returns false if a Key has no room for it, and
+  // then each call needs a selection. Allocates nothing and takes no lock.
   bool fold(const yard_value_t* args, uint32_t flags, Key& key) const noexcept {
     const uint64_t facts = lead_ == kNoLead ? 0 : args[lead_].u.tensor->facts & lead_mask_;
     const Test* test = tests_.data();
@@ -39,10 +40,9 @@ class Recipe {
     return !longer_ || fold_rest(args, key);
   }
 
-  // Whether scalars are part of the key: then a bound handle must look its plan up.
+  // If scalars are part of the key, a bound handle must look its plan up at each call.
   bool reads_scalars() const noexcept { return reads_scalars_; }
   bool reads_alignment() const noexcept { return reads_alignment_; }
-  // The number of bits of the key, for tests of this class.
   uint32_t tests() const noexcept { return static_cast<uint32_t>(tests_.size()); }
 
  private:
@@ -57,7 +57,7 @@ class Recipe {
   // a), multiples of a power of two, equality, and single bits of a facts word.
   struct Test {
     uint64_t x = 0, y = 0, m = 0;
-    uint64_t pad_ = 0;  // the size is a power of two, so stepping is one instruction
+    uint64_t pad_ = 0;  // makes the size a power of two, so that stepping is one instruction
 
     bool operator==(const Test&) const = default;
   };
@@ -66,12 +66,12 @@ class Recipe {
     enum class Source : uint8_t { kDim, kFacts, kProduct, kPredicate };
     Source source = Source::kPredicate;
     uint8_t arg = 0, axis = 0;
-    uint8_t count = 0;       // of tests, at least one
-    uint32_t predicate = 0;  // kPredicate: index into predicates_; v is 0 if that holds, else 1
+    uint8_t count = 0;       // how many tests, at least one
+    uint32_t predicate = 0;  // for kPredicate: index into predicates_; v is 0 if it holds, else 1
 
     bool operator==(const Group&) const = default;
   };
-  // Dtype or device bits of another tensor than the lead.
+  // Dtype or device bits of a tensor other than the lead.
   struct Facts {
     uint32_t mask;
     uint8_t arg;
@@ -102,7 +102,6 @@ class Recipe {
     } while (++test != end);
     return bits;
   }
-  // Computes the words after the first.
   [[gnu::noinline]] bool fold_rest(const yard_value_t* args, Key& key) const noexcept;
 
   bool longer_ = false;     // the key has more than one word
@@ -114,12 +113,12 @@ class Recipe {
   bool oversize_ = false;  // no call has a key
   bool reads_scalars_ = false;
   bool reads_alignment_ = false;
-  std::vector<op::Predicate> predicates_;  // without a quick form: optional arguments, scalars, ...
+  std::vector<op::Predicate> predicates_;  // predicates that Test cannot express
   std::vector<Facts> facts_;
   std::vector<op::Field> half_octaves_;
   std::vector<op::Field> exact_;                     // one word each
-  std::vector<uint8_t> whole_;                       // arguments that are read whole
-  std::shared_ptr<const policy::Conditions> rules_;  // null: no rule reads arguments
+  std::vector<uint8_t> whole_;                       // arguments that verifiers read entirely
+  std::shared_ptr<const policy::Conditions> rules_;  // null if no rule reads arguments
 };
 
 }  // namespace yard::dispatch

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a call goes into its key: exactly what some candidate reads.
+// Tests that the key of a call contains exactly the facts that some candidate reads.
 #include "dispatch/recipe.h"
 
 #include <gtest/gtest.h>
@@ -27,21 +27,21 @@ constexpr const char* kSchema =
     "mode: enum{a, b} = a, groups: int = 1, eps: float = 1e-6, name: string = \"s\") "
     "where out may_alias x";
 
-// A call of the op above, changed member by member.
+// Describes a call of the op above.
 struct Made {
   std::vector<int64_t> rows = {8};
   int64_t d = 64;
   DType dtype = DType::f32;
   Device device = {};
   bool bias = false, scale = false;
-  bool bias_apart = false;  // every second element
+  bool bias_apart = false;  // the bias has every second element of its memory
   size_t list = 1;
   int64_t mode = 0, groups = 1;
   double eps = 1e-6;
   std::string name = "s";
   uint32_t flags = 0;
   int64_t x_gap = 0;       // elements between the rows of x
-  uintptr_t x_offset = 0;  // bytes, from an aligned address
+  uintptr_t x_offset = 0;  // bytes after an aligned address
 };
 
 class Recipes : public ::testing::Test {
@@ -69,7 +69,7 @@ class Recipes : public ::testing::Test {
     cell.tag = YARD_TAG_TENSOR, cell.u.tensor = &op::with_facts(v);
     return cell;
   }
-  // Whether the call has a key; the key.
+  // Returns whether the call has a key, and sets the key.
   bool fold(const Made& m, Key& key) {
     std::deque<TensorView> views;
     const auto tensor = [&](uintptr_t at, DType t, std::vector<int64_t> shape, int64_t gap) {
@@ -110,7 +110,7 @@ class Recipes : public ::testing::Test {
     EXPECT_TRUE(fold(m, k));
     return {k.w, k.w + k.words};
   }
-  // How many classes these calls fall into.
+  // Returns how many classes these calls fall into.
   size_t classes(const std::vector<Made>& calls) {
     std::set<std::vector<uint64_t>> keys;
     for (const Made& m : calls) keys.insert(key(m));
@@ -193,8 +193,8 @@ TEST_F(Recipes, ADTypeLimitOnAnOptionalReadsWhetherItIsThere) {
   EXPECT_EQ((classes_over<bool>(&Made::bias, {false, true}, {.dtype = DType::bf16})), 2u);
 }
 
-// With bf16 tensors the kernel below takes the call without `scale`, which is f32 by schema, and not
-// the call with it.
+// With bf16 tensors, the kernel takes the call without `scale`, which is f32 by schema, but not the
+// call with it.
 TEST_F(Recipes, ADTypeLimitOnAnOptionalOfFixedDTypeReadsWhetherItIsThere) {
   add({limit(YARD_LIMIT_DTYPE, nullptr, 1 << YARD_BF16)});
   EXPECT_EQ((classes_over<bool>(&Made::scale, {false, true}, {.dtype = DType::bf16})), 2u);
@@ -355,7 +355,7 @@ TEST_F(Recipes, OnlyEstimatesReadHowMuchIsCopied) {
   EXPECT_EQ((classes_over<std::vector<int64_t>>(&Made::rows, {{2}, {100}}, {.x_gap = 8})), 2u);
 }
 
-// Every bit still counts when there are more than one word has room for.
+// Every bit must count even if there are more bits than one word has.
 TEST_F(Recipes, ManyBitsSpreadOverWords) {
   std::vector<yard_limit_t> limits;
   for (int64_t i = 1; i <= 300; ++i) limits.push_back(limit(YARD_LIMIT_MIN, "d", 10 * i));

@@ -46,7 +46,7 @@ class ResolvedCall {
       if (!plan.ok() && rollout_ != nullptr) tally_unserved(*rollout_, entry, args_, plan.status());
       if (!plan.ok()) return std::move(plan).status();
       selected_ = true;
-      if (*plan == nullptr) continue;  // it is stored
+      if (*plan == nullptr) continue;  // the plan is stored
       base::Guard guard(thread_);
       guard.move_to(&entry);
       return execute(entry, **plan);
@@ -54,8 +54,8 @@ class ResolvedCall {
   }
 
  private:
-  // Returns true if the call has ended with `status`. Otherwise entry_ is the one that lacks a
-  // plan, or null if the op or the overlay is missing.
+  // Returns true if the call has ended with `status`. Otherwise sets entry_ to the entry that lacks
+  // a plan, or to null if the op or the overlay is missing.
   bool try_hit(Status& status) {
     base::Guard guard(thread_);
     const uint32_t index = site_.index.load(std::memory_order_relaxed);
@@ -64,7 +64,7 @@ class ResolvedCall {
     if (e != nullptr) e = overlay_or_global(*snapshot, *e);
     if (e == nullptr) return entry_ = nullptr, false;
     guard.move_to_after_reading(e);
-    if (e != entry_.get()) {  // else the call was checked and its key folded before
+    if (e != entry_.get()) {  // otherwise the call has been checked and its key computed
       if (!check(e->program(), status)) return true;
       has_key_ = e->recipe().fold(args_, flags_, key_);
     }
@@ -77,7 +77,7 @@ class ResolvedCall {
     return false;
   }
 
-  // Returns null if the plan is stored. Not inlined: its stack is not held while the kernel runs.
+  // Returns null if the plan is stored. Not inlined, to free its stack before the kernel runs.
   [[gnu::noinline]] Result<exec::Plan::Ptr> select_plan(const Entry& entry) {
     const op::Call call = op::Call::capture(entry.program(), args_, flags_, labels());
     return has_key_ && uses_cache() ? core_.planner.make_plan(entry, key_, call)
@@ -88,17 +88,17 @@ class ResolvedCall {
     const OverlayKey key = key_for(global);
     if (key.hash == 0) return &global;
     if (const Entry* e = snapshot.overlay(global.index(), key)) return e;
-    // The bounded table may have dropped it, but the one made for this call still holds.
+    // The table may have dropped the overlay, but the one made for this call is still valid.
     return overlay_ != nullptr && overlay_->generation() == snapshot.generation ? overlay_.get()
                                                                                 : nullptr;
   }
 
   bool uses_cache() const noexcept { return o_ == nullptr || o_->cache; }
 
-  // Computes facts and adds YARD_CALL_ALIASED to flags_. Returns false if the call ends here: with
-  // an error, or without one because no tensor that it writes has elements.
+  // Computes facts and adds YARD_CALL_ALIASED to flags_. Returns false if the call ends here, with
+  // an error or because no tensor that it writes has elements.
   bool check(const op::Program& program, Status& status) {
-    // Before anything is read: arguments beyond those of the schema may not be there.
+    // Check the count first, because arguments beyond the caller's array cannot be read.
     if (cells_.count != program.arg_count())
       return status = program.explain_mismatch(cells_.at, cells_.count), false;
     if (args_ == nullptr) args_ = facts_.emplace(cells_).args();
@@ -113,7 +113,6 @@ class ResolvedCall {
     return true;
   }
 
-  // The error of a call that fits, but has elements without data.
   Status null_data(const op::Program& program) const {
     for (uint32_t i = 0; i < cells_.count; ++i) {
       const yard_value_t& v = args_[i];
@@ -157,14 +156,14 @@ class ResolvedCall {
                            .select_ns = select_ns_,
                            .started = found};
     if (traced()) return trace(call);
-    if (rollout_ == nullptr) thread_.count_down();  // else that was done before
+    if (rollout_ == nullptr) thread_.count_down();  // the call that found the rollout has counted
     return dispatch::run(call);
   }
 
-  // Labels of the call count only where rules or a mode of the program read them.
+  // Includes the call's labels only if rules or a mode of the program read them.
   OverlayKey key_for(const Entry& global) const {
     if (o_ == nullptr || o_->labels.empty()) return overlay_key_;
-    // Rules in rollout may read labels that those in force do not.
+    // Rules in rollout may read labels that the rules in force do not.
     if (rollout_ == nullptr && !by_program_mode() && !global.candidates().reads_labels())
       return overlay_key_;
     return OverlayKey::make(o_, scope_, true, rollout_ != nullptr);
@@ -178,7 +177,7 @@ class ResolvedCall {
 
   bool traced() const noexcept { return scope_ != nullptr && scope_->tracer != nullptr; }
 
-  // Records the call instead of running it. The kernel may refuse, or leave a note.
+  // Records the call instead of running it. The kernel may refuse the call, or leave a note.
   Status trace(const PlannedCall& c) {
     const registry::Kernel& kernel = *c.plan.attempts[0].kernel;
     exec::Request asked = request(c, args_);
@@ -199,22 +198,22 @@ class ResolvedCall {
   Core& core_;
   Site& site_;
   const Cells cells_;
-  // With facts. Made when the call first has as many arguments as its op.
+  // The arguments with facts. Made when the number of arguments is first found correct.
   std::optional<WithFacts> facts_;
   const yard_value_t* args_ = nullptr;
   const Options* const o_;
   base::ThreadRecord& thread_;
   const ScopeState* const scope_;
-  const std::shared_ptr<const policy::Rollout> rollout_;  // whose rules apply; null: none
+  const std::shared_ptr<const policy::Rollout> rollout_;  // the rollout whose rules apply, or null
   OverlayKey overlay_key_;
-  std::shared_ptr<const Entry> entry_;  // for which the call was checked
-  Key key_;                             // in that entry
+  std::shared_ptr<const Entry> entry_;  // the call was checked for this entry
+  Key key_;                             // the key in that entry
   bool has_key_ = false;
   std::shared_ptr<const Entry> overlay_;
   uint32_t flags_;
   bool selected_ = false;
-  int64_t select_ns_ = 0;  // of selections
-  int64_t start_ = 0;      // of the call, where there is a record to fill in
+  int64_t select_ns_ = 0;  // time spent in selections
+  int64_t start_ = 0;      // when the call started, if there is a record to fill in
 };
 
 }  // namespace

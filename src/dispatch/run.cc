@@ -9,15 +9,15 @@
 namespace yard::dispatch {
 namespace {
 
-// Tensors of a bound handle's call may overlap otherwise than those it was bound to.
+// The tensors of a call may overlap in another way than the tensors that its handle was bound to.
 uint32_t flags_of(const PlannedCall& c, const yard_value_t* args) noexcept {
   if (!c.bound) return c.flags;
   const int32_t aliased = c.entry.program().fits(args);
   return aliased >= 0 ? static_cast<uint32_t>(aliased) : YARD_CALL_ALIASED;
 }
 
-// Returns when a call starts that is timed, else 0. Restarts the countdown before the kernel, which
-// may call ops.
+// Returns when a timed call starts, or 0 if the call is not timed. Restarts the countdown before
+// the kernel runs, because the kernel may call ops.
 int64_t start_sample(base::ThreadRecord& thread) noexcept {
   if (!thread.is_timed()) return 0;
   constexpr auto kMean = static_cast<uint64_t>(ThreadHead::kSampledOneIn);
@@ -29,7 +29,7 @@ void end_sample(int64_t start, health::Series* series) noexcept {
     series->add_sample(static_cast<uint64_t>(base::steady_ns() - start));
 }
 
-// The probes of one call: each half-open kernel runs only if its breaker has a probe slot left.
+// The probes of one call. A half-open kernel runs only if its breaker has a probe slot left.
 class Probes final : public exec::AdmissionCheck {
  public:
   Probes(const Entry& entry, const exec::Plan& plan, exec::Request& r)
@@ -37,7 +37,7 @@ class Probes final : public exec::AdmissionCheck {
     if (entry.candidates().half_open()) r.admission = this;
   }
 
-  // Takes a probe slot only now: slots are few, and an unused one is lost.
+  // Takes a probe slot as late as possible, because slots are few and an unused one is lost.
   bool admits(size_t attempt) override {
     const health::BreakerStatus* breaker =
         entry_.candidates().half_open_breaker(*plan_.attempts[attempt].kernel, args_);
@@ -49,7 +49,7 @@ class Probes final : public exec::AdmissionCheck {
 
   bool is_probe(size_t attempt) const noexcept override { return entered_[attempt] != nullptr; }
 
-  // Returns whether a probe has decided something.
+  // Returns whether a probe has decided something about its breaker.
   bool leave(const exec::Outcome& outcome) noexcept {
     bool decided = false;
     for (uint32_t i = 0; i < plan_.attempt_count; ++i)
@@ -63,8 +63,8 @@ class Probes final : public exec::AdmissionCheck {
   Probes& operator=(const Probes&) = delete;
 
  private:
-  // A kernel that was not run counts neither way. Nor does one whose breaker wrong results have
-  // opened, if a canary could not judge the results of this call.
+  // A kernel that was not run counts neither as a success nor as a failure. Neither does a kernel
+  // whose breaker was opened by wrong results, if a canary could not judge this call.
   static ErrorClass result(const exec::Attempt& attempt, const health::BreakerStatus& breaker,
                            const exec::Outcome& outcome) noexcept {
     if (outcome.served == &attempt)
@@ -84,7 +84,6 @@ health::CallKind kind_of(const Entry& entry, const yard_value_t* args) {
   return select::call_kind(entry.program(), entry.candidates().dims(), args);
 }
 
-// Reports failures and checked results to health, and publishes what that has changed.
 void note_outcome(const PlannedCall& c, const exec::Request& r, const exec::Outcome& outcome) {
   const Core& core = *c.site.core;
   const bool checked = outcome.served != nullptr && outcome.checked;
@@ -95,7 +94,7 @@ void note_outcome(const PlannedCall& c, const exec::Request& r, const exec::Outc
     const auto key = [&](const exec::Attempt* a) {
       return health::Key{a->kernel->op, a->kernel->id, a->kernel->backend_name, kind};
     };
-    // Once the kind is counting, its calls have plans and classes of their own.
+    // Once the kind is counting, its calls have their own plans and classes.
     const auto is_of_kind = [&](const health::CallClass& k) {
       return k.program.get() == &c.entry.program() && kind_of(c.entry, k.call->args()) == kind;
     };
@@ -116,10 +115,9 @@ void note_outcome(const PlannedCall& c, const exec::Request& r, const exec::Outc
   if (changed || core.board.has_events()) core.health_changed();
 }
 
-// One call, from before its kernels run until its observers have seen it.
 class Observation {
  public:
-  // Transforms are timed in the caller's record, if there is one.
+  // Uses the caller's record, if there is one, for the times of transforms.
   Observation(const Entry& entry, exec::Request& r)
       : entry_(entry), all_(entry.candidates().settings().watch.observers.get()) {
     if (all_ == nullptr) return;
@@ -132,7 +130,7 @@ class Observation {
     if (all_ == nullptr) return;
     const int64_t end = base::steady_ns();
     const op::Labels& known = entry_.candidates().settings().labels;
-    op::Labels all;  // labels that no rule reads are not part of the entry
+    op::Labels all;  // the entry lacks labels that no rule reads
     if (r.options != nullptr && !r.options->labels.empty())
       all = labels_over(r.options->labels, known);
     std::vector<registry::ObservedCall::Failure> failures;
@@ -176,8 +174,9 @@ bool takes_rollout(const policy::Rollout& rollout, const PlannedCall& c) {
   return rollout.takes(labels_over(call_labels(c.options, c.thread.scope_state), known));
 }
 
-// Runs a plan by the executor. `rollout` (may be null) gets the time. This function and the next
-// two are not inlined: their facts would be on the stack of calls that do not need them.
+// Runs a plan by the executor, and adds the time to `rollout` unless it is null. This function and
+// the next two are not inlined, because their facts would take stack in calls that do not need
+// them.
 [[gnu::noinline]] Status run_watched(const PlannedCall& c, const policy::Rollout* rollout) {
   const WithFacts facts(c.cells, c.args);
   exec::Request asked = request(c, facts.args());
@@ -197,7 +196,7 @@ bool takes_rollout(const policy::Rollout& rollout, const PlannedCall& c) {
   const bool decided = probes.leave(outcome);
   note_outcome(c, asked, outcome);
   if (decided) c.site.core->health_changed();
-  // A caller's mistake is not due to the rules.
+  // A mistake of the caller is not due to the rules.
   if (tally == nullptr || s.error_class() == ErrorClass::kCaller) return s;
   const auto took = static_cast<uint64_t>(base::steady_ns() - start);
   tally->add(took - std::min(took, outcome.checking_ns), !outcome.failures.empty());
@@ -244,7 +243,7 @@ Status run_directly(const PlannedCall& c) {
 
 }  // namespace
 
-// Field by field: clearing the 136 bytes of the id takes longer than the rest.
+// Sets field by field, because clearing the 136 bytes of the id takes longer than all the rest.
 int64_t begin_record(ResultRecord& r) noexcept {
   r.kernel[0] = '\0';
   r.mode_name = nullptr;

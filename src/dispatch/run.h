@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running the plan of a call: the kernel alone, or the executor with all that watches a call.
+// Runs the plan of a call: the kernel alone, or the executor and everything that watches a call.
 #pragma once
 
 #include "dispatch/core.h"
@@ -15,16 +15,16 @@ struct PlannedCall {
   const exec::Plan& plan;
   Cells cells;
   uint32_t flags;      // YARD_CALL_*
-  bool bound = false;  // by a bound handle: the aliasing in `flags` is that of its binding
-  const yard_value_t* args = nullptr;  // the cells with facts; null if they were not computed
+  bool bound = false;  // a bound handle's call: `flags` has the aliasing of the bound tensors
+  const yard_value_t* args = nullptr;  // the cells with facts, or null if not computed
   const Options* options = nullptr;
-  const policy::Rollout* rollout = nullptr;  // whose rules apply to the call
+  const policy::Rollout* rollout = nullptr;  // the rollout whose rules apply
   bool selected = false;                     // the call had no plan
   int64_t select_ns = 0;
-  int64_t started = 0;  // when the plan was found; only where there is a record to fill in
+  int64_t started = 0;  // when the plan was found, if there is a record to fill in
 };
 
-// Returns an error if the call is nested too deep. Called before the guard is made.
+// Returns an error if the call is nested too deep. Call this before making the guard.
 [[gnu::always_inline]] inline Status::Rep* check_depth(base::ThreadRecord& thread,
                                                        const Site& site) {
   if (thread.depth < ThreadHead::kInlineSlots) [[likely]]
@@ -33,26 +33,24 @@ struct PlannedCall {
                             site.name);
 }
 
-// Begins the record of a call. Returns the time.
+// Begin the record of a call, and add its plan. Both return the current time.
 int64_t begin_record(ResultRecord& record) noexcept;
-// Notes the plan of a call that began at `start`. Returns the time.
 int64_t note_plan(ResultRecord& record, const Entry& entry, const exec::Plan& plan, int64_t start);
-// What the executor needs of a call. `args` have facts.
+// `args` must have facts.
 exec::Request request(const PlannedCall& call, const yard_value_t* args);
-// Runs a plan, after count_down().
+// Runs a plan. The caller has called count_down().
 Status run(const PlannedCall& call);
-// run() where std::bad_alloc must not pass. Returns null on success.
+// Calls run() and turns std::bad_alloc into an error. Returns null on success.
 Status::Rep* run_plan(const PlannedCall& call);
 // Continues after the kernel of a direct plan has failed, and reports to health. Returns null if
 // another kernel served the call.
 Status::Rep* after_failure(const PlannedCall& call, int32_t code, const char* message);
 
-// Runs a plan that was known.
 [[gnu::always_inline]] inline Status::Rep* run_hit(base::ThreadRecord& thread, Site& site,
                                                    const Entry& entry, const exec::Plan& plan,
                                                    const Cells& cells, uint32_t flags,
                                                    bool bound = false) {
-  thread.count_down();  // a call that is timed stays so
+  thread.count_down();  // a timed call stays timed
   if (!plan.direct || thread.is_timed()) [[unlikely]]
     return run_plan({thread, site, entry, plan, cells, flags, bound});
   char* const error = thread.message();

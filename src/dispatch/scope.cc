@@ -46,7 +46,7 @@ namespace {
 
 using StatePtr = std::shared_ptr<const ScopeState>;
 
-// By their text. The most recent ones are kept alive.
+// States by the text of their content. The most recent ones are kept alive.
 struct States {
   static constexpr size_t kKept = 64;
   base::Mutex mutex{base::Rank::kScopes};
@@ -72,7 +72,7 @@ StatePtr intern(ScopeContent content) {
   const std::string part_text = part.text();
   StatePtr providers;
   if (!part_text.empty() && part_text != text) providers = intern(std::move(part));
-  StatePtr let_go;  // after the lock
+  StatePtr let_go;  // freed after the lock is released
   States& states = base::process_wide<States>();
   const std::lock_guard lock(states.mutex);
   auto& found = states.by_text[text];
@@ -102,7 +102,7 @@ StatePtr intern(ScopeContent content) {
   return state;
 }
 
-// The state of `spec` inside of `outer`: kept by the spec, or `own`.
+// Returns the state of `spec` inside `outer`. The spec keeps the state, or `own` does.
 const ScopeState* find_state(ScopeSpec& spec, const ScopeState* outer, StatePtr& own) {
   const bool traced = outer != nullptr && outer->tracer != nullptr;
   const uint64_t id = outer != nullptr ? outer->id : 0;
@@ -154,7 +154,6 @@ Scope::Scope(Policy policy) {
   spec_ = std::make_shared<ScopeSpec>(std::move(content));
 }
 
-// A copy with other content.
 template <class F>
 Scope Scope::with(const F& change) const {
   ScopeContent c = spec_->content;
@@ -223,7 +222,7 @@ void ScopedPolicy::enter(ScopeSpec& spec) {
 }
 
 ScopedPolicy::~ScopedPolicy() {
-  // Destroyed on another thread: the thread that entered the scope has ended.
+  // If this is another thread, the thread that entered the scope has ended.
   if (detail::t_thread == thread_) detail::set_scope(*thread_, outer_);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scopes as the dispatcher sees them: the content of all scopes of a thread together, under one
-// number. Equal scopes have equal numbers while one of them lives and some time after, so that a
+// Scopes as the dispatcher sees them: the merged content of all scopes of a thread, under one
+// number. Equal contents have one number while one of them lives and for some time after, so that a
 // scope that is created again finds its overlays and memos.
 #pragma once
 
@@ -17,14 +17,14 @@ struct ScopeContent {
   Policy policy;
   std::map<std::string, std::string, std::less<>> labels;
   std::optional<bool> inference, deterministic;
-  std::string mode;  // by name; empty: unset
-  // For functions with active backends: those of the innermost scope come first.
+  std::string mode;  // empty if unset
+  // The backends for functions that follow active backends, innermost scope first.
   std::vector<std::string> backends;
   std::optional<Device> device;
 
-  // Contents are equal exactly if their texts are. Empty if nothing is set.
+  // Two contents are equal if and only if their texts are. The text is empty if nothing is set.
   std::string text() const;
-  // Returns the content of `inner` inside of this scope.
+  // Merges this scope with `inner`, which is entered inside it.
   ScopeContent under(const ScopeContent& inner) const;
 };
 
@@ -32,20 +32,19 @@ class Tracer;
 
 // The scopes that a thread is in. Immutable.
 struct ScopeState {
-  uint64_t id = 0;         // as in ThreadHead::scope; 0: nothing is set
-  uint64_t policy_id = 0;  // the id of the same scopes without tracing
-  uint64_t providers = 0;  // the id of what concerns functions; 0 if nothing does
-  std::shared_ptr<const ScopeState> keep_providers;  // the state of that id; null: this one
+  uint64_t id = 0;         // as in ThreadHead::scope, or 0 if nothing is set
+  uint64_t policy_id = 0;  // the id of these scopes without tracing
+  uint64_t providers = 0;  // the id of the part that concerns functions, or 0 if no part does
+  std::shared_ptr<const ScopeState> keep_providers;  // the state of that id; null if it is this one
   ScopeContent content;
-  uint32_t flags = 0;        // of every call inside
-  Status problem;            // of every call inside
-  Tracer* tracer = nullptr;  // records calls instead of running them; then the id is unique
+  uint32_t flags = 0;        // flags of every call inside
+  Status problem;            // the error of every call inside, if any
+  Tracer* tracer = nullptr;  // if set, calls are recorded instead of run, and the id is unique
 };
 
-// Returns a copy of `outer` (may be null) that traces.
 std::shared_ptr<const ScopeState> traced(const ScopeState* outer, Tracer* tracer);
 
-// One scope, and the states it makes inside of others.
+// One scope, and the states that it has inside other scopes.
 struct ScopeSpec {
   explicit ScopeSpec(ScopeContent c) : content(std::move(c)) {}
 
@@ -55,22 +54,22 @@ struct ScopeSpec {
     std::shared_ptr<const ScopeState> state;
     Inside* next = nullptr;
   };
-  static constexpr int kInside = 8;  // are kept; more are made each time
+  static constexpr int kInside = 8;  // how many states are kept; further ones are made each time
   base::OwnedAppendList<Inside> inside;
 };
 
-// Returns the scope that the thread is in if it concerns functions, else null.
+// Returns the scope that the thread is in if it concerns functions, or null.
 inline const ScopeState* provider_scope_of(const ThreadHead& thread) noexcept {
   return (thread.scope & ThreadHead::kProviders) != 0 ? thread.scope_state : nullptr;
 }
 
-// `state` is null outside of any scope.
 inline void set_scope(ThreadHead& thread, const ScopeState* state) noexcept {
   thread.scope_state = state;
   thread.scope = state != nullptr ? state->id : 0;
 }
 
-// Puts a thread that works for another one in that one's scope. `state` must outlive it.
+// Moves a thread that works for another thread into the scope of that thread. `state` must outlive
+// this object.
 class ScopeOfCaller {
  public:
   ScopeOfCaller(ThreadHead& thread, const ScopeState* state) noexcept

@@ -13,7 +13,6 @@
 namespace yard::dispatch {
 namespace {
 
-// What params.h calls each letter.
 const char* cpp_name(char letter) {
   constexpr std::pair<char, const char*> kNames[] = {{'r', "In"},
                                                      {'w', "Out"},
@@ -40,7 +39,6 @@ char letter_of(const op::Param& p) {
   }
 }
 
-// Sets what a site says of its op.
 void aim(Site& site, const registry::Op& op) noexcept {
   uint32_t tensors = 0, written = 0, n = 0;
   const auto& params = op.program->schema().params;
@@ -56,7 +54,6 @@ void aim(Site& site, const registry::Op& op) noexcept {
   site.index.store(op.index, std::memory_order_release);
 }
 
-// Compares the letters of a C++ signature with the op's schema.
 Status check_signature(const op::Program& program, std::string_view letters) {
   const auto& params = program.schema().params;
   const auto wrong = [&](const std::string& what) {
@@ -85,7 +82,7 @@ bool Sites::first_need(std::string_view op, const registry::OpRecord* op_record)
   std::atomic<bool>* needed =
       op_record != nullptr ? &(*by_index_)[op_record->op->index].needed : nullptr;
   if (needed != nullptr && needed->load(std::memory_order_acquire)) return false;
-  if (select::inside_select()) return false;  // where nothing may be published
+  if (select::inside_select()) return false;  // nothing may be published here
   if (!loader->need(registry::PluginOffer::kOp, op)) return false;
   if (needed != nullptr) needed->store(true, std::memory_order_release);
   return true;
@@ -130,10 +127,10 @@ Site* Sites::attach(std::string_view name, std::string_view letters, Status* why
   const bool typed = letters != kPackedLetters;
   if (typed) *why = check_signature(*op.program, letters);
   if (!why->ok()) return nullptr;
-  // An index belongs to one schema for ever, a site to a name.
+  // An index belongs to one schema for ever. A site belongs to a name.
   std::atomic<Site*>& packed = (*by_index_)[op.index].packed;
   Site* site = typed ? nullptr : packed.load(std::memory_order_acquire);
-  uint64_t id = 0;  // that of another site of the op
+  uint64_t id = 0;  // the id of another site of the op
   if (site == nullptr)
     for (Site& s : sites_)
       if (s.name == name) {
@@ -141,7 +138,7 @@ Site* Sites::attach(std::string_view name, std::string_view letters, Status* why
         if (s.letters == letters) site = &s;
       }
   if (site == nullptr) {
-    // Two threads may make one each; both serve.
+    // Two threads may both make a site. Both sites work.
     static std::atomic<uint64_t> last_id{0};
     if (id == 0) id = last_id.fetch_add(1, std::memory_order_relaxed) + 1;
     site = &sites_.append(std::unique_ptr<Site>(new Site{.core = &core_,
@@ -150,7 +147,7 @@ Site* Sites::attach(std::string_view name, std::string_view letters, Status* why
                                                          .name = std::string(name),
                                                          .letters = std::string(letters)}));
   }
-  aim(*site, op);  // also where another thread is just making the site
+  aim(*site, op);  // do this even if another thread has made the site
   if (!typed) packed.store(site, std::memory_order_release);
   return site;
 }

@@ -8,14 +8,13 @@ namespace yard::dispatch {
 namespace {
 
 constexpr size_t kFirstTable = 16;
-constexpr size_t kOwnHolders = 2;  // of an entry, beside its handles: itself and what it lies in
+constexpr size_t kOwnHolders = 2;  // the entry itself and its snapshot
 
 template <class T>
 void free_as(void* p) {
   delete static_cast<T*>(p);
 }
 
-// Plans of entries that have been freed.
 struct OldPlans {
   base::Mutex mutex{base::Rank::kReclaimer};
   std::vector<std::deque<MadePlan>> of;
@@ -54,7 +53,7 @@ void KnownCalls::add(const op::Program& program, const op::Call& call) {
   all.push_back({hash, std::make_shared<const op::Call>(call)});
 }
 
-// Allocates nothing when the last owner goes: there may be no memory.
+// The deleter allocates nothing, because memory may have run out.
 std::shared_ptr<Entry> Entry::share(std::unique_ptr<Entry> made) {
   return {made.release(), [](Entry* e) {
             std::vector<const void*> held_by = std::move(e->handles_);
@@ -90,7 +89,7 @@ Entry::Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& 
     stats_.push_back(std::move(stats));
   }
   handles_.reserve(kOwnHolders);
-  table_ = new PlanTable(kFirstTable);  // last: from here on ~Entry() frees it
+  table_ = new PlanTable(kFirstTable);  // last, because from here on ~Entry() frees it
 }
 
 Entry::~Entry() {
@@ -100,7 +99,7 @@ Entry::~Entry() {
     OldPlans& old = base::process_wide<OldPlans>();
     const std::lock_guard lock(old.mutex);
     old.of.push_back(std::move(plans_));
-  } catch (const std::bad_alloc&) {  // they are freed here
+  } catch (const std::bad_alloc&) {  // the plans are freed here
   }
 }
 
@@ -117,7 +116,7 @@ exec::Plan::Ptr Entry::plan(const Key& key, const select::Order& order,
                             const op::Call& call) const {
   size_t tries = exec::Plan::kMaxAttempts;
   if (const auto& said = candidates_.settings().fallbacks) tries = std::min(tries, *said + 1);
-  // A half-open kernel may be skipped, and another takes its place.
+  // A half-open kernel may be skipped, so plan for others to take its place.
   const size_t most = candidates_.half_open() ? exec::Plan::kMaxAttempts : tries;
   std::vector<exec::Attempt> attempts;
   for (uint16_t i : order) {
@@ -158,7 +157,7 @@ size_t Entry::evict(size_t most, const F& goes) {
   }
   if (gone.empty()) return 0;
   make_table(std::max(kFirstTable, std::bit_ceil(plans_.size() * 2 + 2)));
-  memos_.invalidate();  // before they are retired
+  memos_.invalidate();  // before the plans are retired
   for (exec::Plan::Ptr& p : gone)
     base::reclaimer().retire(p.release(), free_as<exec::Plan>, {this});
   return gone.size();
@@ -176,14 +175,15 @@ size_t Entry::sweep(std::chrono::steady_clock::time_point before) {
 
 const exec::Plan* Entry::insert(const Key& key, exec::Plan::Ptr plan, size_t limit) {
   if (const exec::Plan* const stored = find(key)) return stored;
-  // Memos do not note uses, but are stale after an eviction, and then the next call does.
+  // Calls with a memo do not note uses. An eviction makes memos stale, so the next call notes its
+  // use.
   if (plans_.size() >= limit)
     evict(plans_.size() - limit + std::max<size_t>(1, limit / 4),
           [](const exec::Plan& p, auto) { return !p.used_again.exchange(false); });
   const size_t size = table_.load(std::memory_order_relaxed)->size();
   if ((plans_.size() + 1) * 2 > size) make_table(size * 2);
   const exec::Plan* const added = plan.get();
-  // A clock costs more than the rest of an insertion.
+  // Read the clock only if needed, because it costs more than the rest of an insertion.
   const bool ages = candidates_.settings().cache.lifetime.count() > 0;
   plans_.push_back({std::move(plan), ages ? std::chrono::steady_clock::now()
                                           : std::chrono::steady_clock::time_point()});

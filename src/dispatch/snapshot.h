@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A snapshot is everything that a call can see, published by one pointer store. Its entries are one
-// op under one policy each, with a recipe and the plans found so far. Only the plan tables change,
-// under the plan lock (planner.h); readers follow one pointer to them.
+// A snapshot is everything that a call can see, published by one pointer store. Each entry is one
+// op under one policy, with a recipe and the plans found so far. Only the plan tables change, under
+// the plan lock (planner.h). Readers follow one pointer to them.
 #pragma once
 
 #include <yard/detail/function.h>
@@ -22,33 +22,33 @@
 
 namespace yard::dispatch {
 
-// What memos and bound handles compare before they are used. Every value is used once in a process.
+// Memos and bound handles compare it before each use. A process never uses a value twice.
 class MemoVersion {
  public:
   const std::atomic<uint64_t>& value() const noexcept { return value_; }
-  // Read before what will be remembered is found. Returns kNever, which is never current, while it
-  // is suspended.
+  // Call this before finding the data to remember. Returns kNever, which is never current, while
+  // the version is suspended.
   static constexpr uint64_t kNever = ~uint64_t{0};
   uint64_t read() const noexcept {
     const uint64_t now = value_.load(std::memory_order_acquire);
     return now != 0 ? now : kNever;
   }
-  // Makes memos stale, before what they refer to is retired.
+  // Makes memos stale. Call this before retiring the objects that memos refer to.
   void renew() noexcept;
-  // Does the same unless it is suspended.
+  // Like renew(), but does nothing while the version is suspended.
   void invalidate() noexcept;
-  // Until renew() nothing is current, and nothing is remembered.
+  // Makes all memos stale. Until renew(), calls make no memos.
   void suspend() noexcept { value_.store(0, std::memory_order_relaxed); }
 
  private:
-  std::atomic<uint64_t> value_{0};  // 0 while it is suspended
+  std::atomic<uint64_t> value_{0};  // 0 while the version is suspended
 };
 
 // Plans by the hash of their keys: open addressing, at most half full. The size is a power of two.
 using PlanTable = std::vector<std::atomic<const exec::Plan*>>;
 
 // The last calls for which an op has selected plans, each once. The next entry of the op shares
-// them, so that rules can be tried on calls that were made before. Under the plan lock.
+// them, so that rules can be tried on earlier calls. Guarded by the plan lock.
 struct KnownCalls {
   static constexpr size_t kMost = 256;
   void add(const op::Program& program, const op::Call& call);
@@ -62,26 +62,25 @@ struct KnownCalls {
 
 struct MadePlan {
   exec::Plan::Ptr plan;
-  std::chrono::steady_clock::time_point at;  // only where plans have a lifetime
+  std::chrono::steady_clock::time_point at;  // set only if plans have a lifetime
 };
 
-// Frees some of the plans of entries that have been freed. Selections call it, since freeing
-// thousands at once would make a change slow.
+// Selections free a few plans each, because freeing thousands at once makes a change slow.
 void free_some_old_plans();
 
 class Entry : public std::enable_shared_from_this<Entry> {
  public:
-  // `memos` is the version that memos of its calls compare; the calls are counted in `calls`. `old`
-  // (may be null) is an earlier entry of the op: its kernels keep their KernelStats. `inside` is
-  // the snapshot whose overlay table will hold the entry; null for the global entry, which also
-  // shares the known calls of `old`.
+  // Memos of the entry's calls compare `memos`, and `calls` counts the calls. `old` (may be null)
+  // is an earlier entry of the op, whose kernels keep their KernelStats. `inside` is the snapshot
+  // whose overlay table will hold the entry. It is null for the global entry, which also shares the
+  // known calls of `old`.
   Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& memos,
         std::shared_ptr<health::CallTable> calls, const Entry* old, const void* inside = nullptr);
   // The last owner retires the entry instead of deleting it.
   static std::shared_ptr<Entry> share(std::unique_ptr<Entry> made);
   ~Entry();
 
-  // Returns the plan for a key, or null. The caller's guard holds the entry.
+  // Returns the plan for a key, or null. The caller's guard must hold the entry.
   const exec::Plan* find(const Key& key) const noexcept {
     const PlanTable& table = *table_.load(base::kFollow);
     const size_t mask = table.size() - 1;
@@ -91,9 +90,9 @@ class Entry : public std::enable_shared_from_this<Entry> {
     }
   }
 
-  // ---- Under the plan lock ----
-  // Adds a plan unless the key has one, and returns the plan of the key. Beyond `limit` evicts the
-  // oldest plans, but gives those that were used since the last eviction a second chance.
+  // ---- The caller holds the plan lock ----
+  // Adds a plan unless the key has one, and returns the plan of the key. If there are `limit`
+  // plans, evicts the oldest ones, but spares plans that were used since the last eviction.
   const exec::Plan* insert(const Key& key, exec::Plan::Ptr plan, size_t limit);
   KnownCalls& known_calls() const noexcept { return *known_calls_; }
   // Evicts plans that were made before that time. Returns how many.
@@ -118,10 +117,9 @@ class Entry : public std::enable_shared_from_this<Entry> {
   uint32_t index() const noexcept { return candidates_.op_record().op->index; }
   const exec::KernelStats& stats(size_t candidate) const noexcept { return *stats_[candidate]; }
 
-  // Makes a plan from the result of a selection for a call, which is not empty.
+  // Makes a plan from the result of a selection, which must not be empty.
   exec::Plan::Ptr plan(const Key& key, const select::Order& order, const op::Call& call) const;
 
-  // Which overlay this is, and what it was made for. The hash of the key is 0 for the global entry.
   OverlayKey overlay_key;
   Options overlay_options;
   ScopeContent overlay_scope;
@@ -138,17 +136,17 @@ class Entry : public std::enable_shared_from_this<Entry> {
   uint64_t generation_;
   MemoVersion& memos_;
   select::CandidateSet candidates_;
-  const std::shared_ptr<health::CallTable> calls_;               // outlives what counts in it
-  std::vector<std::shared_ptr<const exec::KernelStats>> stats_;  // by candidate
+  const std::shared_ptr<health::CallTable> calls_;               // outlives the counters in it
+  std::vector<std::shared_ptr<const exec::KernelStats>> stats_;  // indexed by candidate
   std::deque<MadePlan> plans_;                                   // oldest first
   std::shared_ptr<KnownCalls> known_calls_;
   const void* inside_;
-  // Under the plan lock. It has room for what else retires the entry.
+  // Guarded by the plan lock. Keeps room for the other holders that retiring the entry adds.
   mutable std::vector<const void*> handles_;
   std::unique_ptr<base::Retired> retired_ = std::make_unique<base::Retired>();
 };
 
-// FunctionTables comes first: calls of functions read a snapshot as one (yard/detail/function.h).
+// FunctionTables is the first base, because calls of functions rely on this.
 class Snapshot : public detail::FunctionTables, public std::enable_shared_from_this<Snapshot> {
  public:
   // The last owner retires the snapshot instead of deleting it.
@@ -159,26 +157,26 @@ class Snapshot : public detail::FunctionTables, public std::enable_shared_from_t
     return index < entries.size() ? entries[index].get() : nullptr;
   }
 
-  // The entry of an op under a policy override; null if it is not there (yet, or any more).
+  // Returns the overlay of an op for a key, or null if it was not made or has been replaced.
   const Entry* overlay(uint32_t index, const OverlayKey& key) const noexcept;
-  // Under the plan lock. May replace another one, which is returned.
+  // The caller holds the plan lock. Returns the overlay that the new one replaces, or null.
   std::shared_ptr<Entry> put_overlay(std::shared_ptr<Entry> entry) const;
-  // Under the plan lock.
+  // The caller holds the plan lock.
   std::vector<std::shared_ptr<Entry>> overlays() const;
 
   uint64_t generation = 0;
-  std::vector<std::shared_ptr<Entry>> entries;  // see entry()
+  std::vector<std::shared_ptr<Entry>> entries;  // by op index; see entry()
   std::shared_ptr<const registry::State> state;
   std::shared_ptr<const policy::ProcessPolicy> policy;
   std::shared_ptr<const health::HealthSnapshot> health;
-  std::shared_ptr<const registry::CallObservers> observers;  // of every call; null: none
+  std::shared_ptr<const registry::CallObservers> observers;  // of every call; may be null
   bool forked = false;
-  std::shared_ptr<const void> functions;  // owns what FunctionTables points to; null: no tables
+  std::shared_ptr<const void> functions;  // owns the tables of FunctionTables; may be null
 
  private:
   std::unique_ptr<base::Retired> retired_ = std::make_unique<base::Retired>();
 
-  // The table is bounded: a new overlay may replace another.
+  // The table is bounded, so a new overlay may replace another.
   static constexpr uint32_t kOverlays = 256;
   static constexpr uint32_t kProbe = 8;
   static uint32_t place(uint32_t index, uint64_t hash) noexcept {

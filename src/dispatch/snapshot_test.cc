@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plan tables: growth, the bound, what is pinned, and what becomes of what goes.
+// Tests plan tables: growth, the bound, pinned plans, and freed plans.
 #include "dispatch/snapshot.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using registry::testing::Shelf;
 
 int32_t accept_all(const yard_query_t*, yard_verdict_t*) { return YARD_OK; }
 
-// An entry whose one kernel reads `n`, so that every size is a class of its own.
+// An entry with one kernel, which reads `n`, so that each size is a class.
 class Entries : public ::testing::Test {
  protected:
   Entries() {
@@ -108,7 +108,7 @@ TEST_F(Entries, EvictionSparesPlansThatAreUsedAgain) {
     ASSERT_EQ(entry_->find(key(1)), hot) << n;
     ASSERT_LE(entry_->plan_count(), 64u);
   }
-  for (int64_t n = 1001; n <= 1200; ++n) insert(n, 64);  // the second chance is one
+  for (int64_t n = 1001; n <= 1200; ++n) insert(n, 64);  // each plan has only one second chance
   EXPECT_EQ(entry_->find(key(1)), nullptr);
 }
 
@@ -145,7 +145,7 @@ TEST_F(Entries, WhatIsReplacedWaitsForReadersOfTheEntry) {
   for (int64_t n = 2; n <= 40; ++n) insert(n, 4);
   EXPECT_EQ(entry_->find(key(1)), nullptr);
   EXPECT_GT(base::reclaimer().collect(), 0u);
-  EXPECT_EQ(old->attempt_count, 1u);  // the address sanitizer would object
+  EXPECT_EQ(old->attempt_count, 1u);  // the address sanitizer would report a freed plan
   guard.move_to(nullptr);
   EXPECT_EQ(base::reclaimer().collect(), 0u);
 }
@@ -183,7 +183,7 @@ TEST_F(Entries, APlanHasRoomForEightKernels) {
 
 // ---- Versions of memos ----
 
-// As a memo or a bound handle asks.
+// Compares a version as a memo or a bound handle does.
 bool is_current(const MemoVersion& v, uint64_t found) { return v.value().load() == found; }
 
 TEST(MemoVersions, EachIsUsedOnce) {
@@ -206,7 +206,7 @@ TEST(MemoVersions, EachIsUsedOnce) {
 TEST(MemoVersions, WhatIsFoundDuringASuspensionIsNeverCurrent) {
   MemoVersion v;
   for (int i = 0; i < 3; ++i) {
-    const uint64_t found = v.read();  // at first nothing may be remembered
+    const uint64_t found = v.read();  // suspended at first
     EXPECT_EQ(found, MemoVersion::kNever);
     EXPECT_FALSE(is_current(v, found));
     v.renew();

@@ -12,7 +12,6 @@
 namespace yard::detail {
 namespace {
 
-// The text of a scalar, which a spec names unless it is absent.
 std::string scalar_text(const op::CallSpec& spec, const std::string& param) {
   const auto it = std::ranges::find(spec.args, param, &op::SpecArg::name);
   return it != spec.args.end() ? op::to_string(it->value) : "none";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a TraceScope collects: calls that are recorded instead of run (yard/trace.h).
+// Collects the calls that a TraceScope records instead of running them (yard/trace.h).
 #pragma once
 
 #include <yard/detail/function.h>
@@ -16,10 +16,9 @@ namespace yard::detail {
 // Thread-safe.
 class Tracer {
  public:
-  // A call that fits, with its Call::to_spec().
   void add(const op::Program& program, const yard_value_t* args, const op::CallSpec& spec,
            std::string_view kernel, std::string_view note);
-  // A call of a function, before it runs. Each tensor counts as read and then written.
+  // Call this before the function runs. Each tensor counts as read and then written.
   void add(std::string function, const std::vector<ShownArgument>& args, std::string_view backend,
            std::string_view note);
   std::vector<TraceNode> nodes() const;
@@ -27,16 +26,16 @@ class Tracer {
  private:
   struct Use {
     size_t arg;
-    const void* place;  // of its elements, or its origin if it has no data; null if unknown
+    const void* place;  // the tensor's elements, its origin if it has no data, or null if unknown
     bool reads, writes;
   };
   static Use use_of(size_t arg, const yard_tensor_t& t, bool reads, bool writes);
-  // Everything of a call is read before anything is written.
+  // A call reads all its tensors before it writes any.
   void add(TraceNode node, const std::vector<Use>& uses);
 
   mutable base::Mutex lock_{base::Rank::kOutput};
   std::vector<TraceNode> nodes_;
-  std::map<const void*, int64_t> latest_;  // the value at a place
+  std::map<const void*, int64_t> latest_;  // the value at each place
   int64_t values_ = 0;
 };
 

@@ -20,7 +20,6 @@
 namespace yard::inspect {
 namespace {
 
-// Replaces the policy that the program has set.
 Result<Changed> put_policy(const Subject& s, Policy next) {
   Policy before = s.core.snapshot()->policy->set;
   YARD_RETURN_IF_ERROR(s.runtime.set_policy(std::move(next)));
@@ -59,7 +58,6 @@ Result<Changed> policy_set(const Subject& s, const Value& args) {
 
 Result<Changed> policy_reset(const Subject& s, const Value&) { return put_policy(s, {}); }
 
-// Restores the rules that are in force now.
 Undo restore_rules(const Subject& of) {
   return [before = of.rules.standing(), config = of.runtime.rules().config()](const Subject& s) {
     const std::string now = s.rules.standing().watched;
@@ -72,7 +70,6 @@ Undo restore_rules(const Subject& of) {
   };
 }
 
-// Calls change(&problems), which changes the rules.
 template <class F>
 Result<Changed> change_rules(const Subject& s, const F& change) {
   Undo restore = restore_rules(s);
@@ -116,8 +113,7 @@ Result<std::vector<Condition>> parse_when(const std::string& when) {
   return to;
 }
 
-// The rule that `deny` adds and `allow` removes. A denial of all calls is an entry of kernel_denies
-// instead.
+// A rule that denies a kernel. A denial of all calls is an entry of kernel_denies instead.
 struct Denial {
   std::string text;  // "'vendor.acme' of op 'softmax' when hidden=5120"
   DispatchRule rule;
@@ -166,14 +162,12 @@ std::vector<std::string> kernel_ids(const Subject& s, const std::string& op) {
   return to;
 }
 
-// The undo restores the rules. If they have changed since, the undo does the opposite of this
-// change.
+// The undo restores the rules, or does the opposite if the rules have changed since.
 template <bool kDeny>
 Result<Changed> change_denial(const Subject& s, const Value& args) {
   const std::string kernel = text(args, "kernel"), op = text(args, "op"), when = text(args, "when");
   const std::string of_op = op.empty() ? "" : fmt::format(" of op '{}'", op);
   const auto known = kernel_ids(s, op);
-  // A misspelled kernel would deny nothing.
   if (kDeny && std::ranges::none_of(known, [&](const auto& k) { return glob_matches(kernel, k); }))
     return Status(Code::kNotFound, fmt::format("no kernel{} matches '{}'{}", of_op, kernel,
                                                base::did_you_mean(kernel, known)));

@@ -147,8 +147,7 @@ Result<InspectClient> InspectClient::connect(int64_t pid, std::chrono::nanosecon
   return InspectClient(pid, timeout);
 }
 
-// Each request opens a new connection, because the server closes connections that are idle for a
-// minute.
+// Each request opens a connection, because the server closes idle ones after a minute.
 Result<std::string> InspectClient::request(std::string_view json) {
   if (json.size() > kInspectMostRequest || json.find('\n') != json.npos)
     return Status(

@@ -22,7 +22,6 @@
 namespace yard::inspect {
 namespace {
 
-// The detail of the event that records a change.
 struct Change {
   Value args;
   Json who;
@@ -107,8 +106,7 @@ std::string client_text() {
                      program.empty() ? "" : fmt::format(" ({})", base::printable(program, 200)));
 }
 
-// Records and logs as a warning what a client did, or why that was refused. Returns the id of the
-// event.
+// Records and logs what a client did, or why that was refused. Returns the id of the event.
 uint64_t tell(base::Event event, const Status& refused = {}) {
   if (!refused.ok()) {
     event.kind = &base::event::kChangeRefused, event.number = 0;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands of live control (docs/reference/inspect.md). They run on the server's thread, one at
-// a time.
+// The commands of live control (docs/reference/inspect.md), which run on the server's thread.
 #pragma once
 
 #include <yard/status.h>
@@ -45,7 +44,6 @@ Json takeover(const Subject& s, const std::vector<dispatch::MovedCall>& moved);
 
 Result<std::string> handle_request(const Request& request, const Peer& who);
 
-// Returns the last change, or null if there is none.
 Json last_change();
 double seconds_since_1970(std::chrono::system_clock::time_point t) noexcept;
 

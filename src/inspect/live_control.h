@@ -12,7 +12,6 @@
 
 namespace yard::inspect {
 
-// A runtime and its parts, on which commands work.
 struct Subject {
   Runtime& runtime;
   detail::Core& core;

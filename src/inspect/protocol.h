@@ -75,7 +75,6 @@ struct Request {
   std::optional<int64_t> runtime;  // if unset, the first runtime
 };
 
-// A member of a request or of its arguments.
 struct Member {
   // Members from kNeededText on are required. A kPath must begin with '/', because the folders of
   // client and process may differ.

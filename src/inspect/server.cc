@@ -84,7 +84,6 @@ struct Connection {
   bool dead = false;
 };
 
-// The server's thread runs this loop.
 class Loop {
  public:
   Loop(Handler handler, const Limits& limits)
@@ -93,14 +92,12 @@ class Loop {
   Status listen(const std::string& directory) {
     path_ = socket_path(directory, ::getpid());
     if (listening_.fd() < 0) return system_error("make", path_, errno);
-    // A socket of an earlier process with this number is replaced. A socket of another PID
-    // namespace stays.
+    // A socket of an ended process is replaced, but not one of another PID namespace.
     const base::File other = make_socket();
     const int refused = other ? connect_to(other, path_) : errno;
     if (refused == 0 || refused == EAGAIN)
       return Status(Code::kConflict, fmt::format("another process answers on {}", path_));
-    // A client would remove a socket that refuses connections, so use another name until this one
-    // listens.
+    // Clients remove a socket that refuses them, so use another name until this one listens.
     const std::string temporary = fmt::format("{}/.{}", directory, ::getpid());
     ::unlink(temporary.c_str());
     int error = bind_to(listening_.file(), temporary);
@@ -228,7 +225,6 @@ class Loop {
     if (first) set_deadline(c);
   }
 
-  // Handles the first request in `in`.
   void handle(Connection& c) {
     const size_t end = std::min(c.in.find('\n'), c.in.size());
     std::string line = c.in.substr(0, end);

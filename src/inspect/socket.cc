@@ -143,8 +143,7 @@ double start_time_of(int64_t process) {
   std::ifstream file(fmt::format("/proc/{}/stat", process));
   std::string text;
   std::getline(file, text);
-  // Count fields after the name, which is in parentheses and may contain blanks. This field is in
-  // ticks since boot.
+  // Count fields after the name, which may contain blanks. This one is in ticks since boot.
   constexpr size_t kStart = 20;
   const auto fields = base::split(std::string_view(text).substr(text.rfind(')') + 1), ' ');
   const auto ticks = fields.size() > kStart ? base::number<double>(fields[kStart]) : std::nullopt;

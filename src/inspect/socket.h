@@ -42,8 +42,7 @@ std::optional<int64_t> process_of(std::string_view name) noexcept;
 
 using Time = std::chrono::steady_clock::time_point;
 
-// Returns a socket that neither blocks nor survives exec. On failure it is empty, and errno says
-// why.
+// The socket neither blocks nor survives exec. On failure it is empty, and errno says why.
 base::File make_socket() noexcept;
 // These functions return 0 or an error: ENAMETOOLONG if the path does not fit, ECONNREFUSED if no
 // process listens there, EAGAIN if too many clients are waiting.
@@ -54,11 +53,9 @@ struct Peer {
   uid_t user = 0;
   pid_t process = 0;  // 0 if the process is in a PID namespace that is not visible here
 };
-// Returns the process at the other end.
 std::optional<Peer> peer_of(const base::File& socket) noexcept;
 
-// Returns the path of the process's executable file, or an empty string if the system does not
-// tell.
+// Returns the path of its executable file, or an empty string if the system does not tell.
 std::string program_of(int64_t process);
 // Returns when the process was started, in seconds since 1970, or 0 if the system does not tell.
 double start_time_of(int64_t process);

@@ -28,8 +28,7 @@ class Callbacks {
     return all_.emplace_back(std::move(made))->id;
   }
 
-  // The callback is not called again after this returns. Waits for a callback that is running,
-  // unless it runs on this thread.
+  // Waits until the callback returns, unless it runs on this thread. It is not called again.
   void remove(uint64_t id) {
     std::shared_ptr<Callback> found;  // declared first, so that it is freed without the lock
     std::unique_lock hold(lock_);
@@ -38,8 +37,7 @@ class Callbacks {
     found = *it;
     found->removed = true;
     ended_.wait(hold, [&] { return found->is_idle() || found->is_here(); });
-    // A callback that removes itself stays in the list until it returns, so that other threads can
-    // wait for it.
+    // A callback that removes itself stays here until it returns, so that others can wait for it.
     if (found->is_idle()) std::erase(all_, found);
   }
 
@@ -48,8 +46,7 @@ class Callbacks {
     return all_.empty();
   }
 
-  // Calls f(callback) for each callback. A callback runs on one thread at a time and may call this
-  // function again.
+  // A callback runs on one thread at a time. It may call this function again.
   template <class Do>
   void for_each(const Do& f) {
     std::vector<std::shared_ptr<Callback>> all;  // declared first, so freed without the lock

@@ -16,8 +16,7 @@
 namespace yard::rules {
 namespace {
 
-// The names that rules and the environment may use. Includes the names that plugins announce before
-// they are loaded.
+// Includes the names that plugins announce before they are loaded.
 struct RuntimeNames : policy::Known {
   RuntimeNames(const registry::State& state, const policy::ProcessPolicy* process,
                plugin::Loader& loader) {
@@ -122,8 +121,7 @@ std::shared_ptr<const policy::Reading> read_environment(const policy::Reading& b
     if (privileged && !value->empty())
       reading->problems.push_back({variable, base::quote(std::exchange(*value, "")),
                                    "ignored in a privileged process", true});
-  // Apply the levels first, because they decide whether the other problems are logged. A file that
-  // cannot be written is reported at once.
+  // Apply the levels first, because they decide whether the other problems are logged.
   use("YARD_LOG_LEVEL", &policy::Environment::log_levels, apply_log_levels);
   use("YARD_RECORD", &policy::Environment::record,
       [&](const std::string& path) { return path.empty() ? Status() : can_record(path); });

@@ -50,18 +50,17 @@ class Rules {
   // `source` is shown in the history. If `at_once` is set, the rollout that the rules ask for is
   // ignored.
   Status change(Config config, std::string source, Problems* problems, bool at_once = true);
-  // Returns the known calls that the rules would give another kernel, or why change() would refuse
-  // the rules: kConflict if calls would have no kernel. Changes nothing.
+  // Returns the known calls that would get another kernel, or why change() would refuse the rules:
+  // kConflict if calls would have no kernel. Changes nothing.
   Result<std::vector<dispatch::MovedCall>> dry_run(Config config);
   Status roll_back(uint64_t number, Problems* problems);
   Status watch(const std::string& path, const WatchSettings& settings, Problems* problems);
-  // Removes the rules and ends the watch.
   Status clear();
   void unwatch();
 
-  // Checks a reading against the registered names and the names that plugins announce, and adds
-  // problems to the reading. Returns null if there is an error. Otherwise moves the config out of
-  // the reading.
+  // Checks a reading against the names that are registered or announced by plugins, and adds
+  // problems to it. Returns null if there is an error. Otherwise moves the config out of the
+  // reading.
   std::shared_ptr<const policy::FileRules> compile(ConfigReading& reading);
 
   std::vector<ConfigVersion> history() const;
@@ -124,14 +123,13 @@ class Rules {
   // submit.cc
   Status submit(Submission o, Problems* problems);
   std::shared_ptr<const policy::FileRules> check(ConfigReading& reading);
-  // Makes the dry run. If there is no error, publishes the rules or begins their rollout.
   Status put_in_force(Submission& o, const std::shared_ptr<const policy::FileRules>& rules);
-  // Schedules the next call of advance_rollout(), which runs on rollout_thread_ and ends the
-  // rollout when its time is over or its rules do badly.
+  // Schedules the next advance_rollout(), which ends the rollout if its time is over or it does
+  // badly.
   Status schedule(const std::shared_ptr<const ActiveRollout>& rollout);
   void advance_rollout(const std::shared_ptr<const ActiveRollout>& rollout);
-  // Records and logs an event, and has the listeners called in the order of versions. `made` is the
-  // new version, or null. A non-empty `text` replaces the text of the event.
+  // Records and logs an event, and has the listeners called in the order of versions. `made` may be
+  // null. A non-empty `text` replaces the text of the event.
   void tell(ConfigEvent event, const dispatch::PublishedRules& made, bool by_program,
             std::string text = {});
   // Returns kWouldDeadlock on a thread that is submitting rules or inside a selection.
@@ -145,8 +143,7 @@ class Rules {
   void watch_as_asked(Origin from, const std::string& source, const std::string& sha256, bool asks);
   // Runs on the watcher's thread. Returns false to be called again.
   bool reread();
-  // Returns true if the file is no longer watched, or if another file was loaded, which may end the
-  // watch.
+  // Loading another file may end the watch.
   bool watch_ended(const Submission& o) const { return o.watch && *o.watch != watch_number_; }
   Status follow_watch();
   base::WatchHow watch_settings(const WatchSettings& settings) const;

@@ -32,12 +32,10 @@ ConfigProblem error_of(const std::string& file, std::string path, std::string fo
   return {Severity::kError, file, 0, 0, std::move(path), std::move(found), std::move(right)};
 }
 
-// Describes a problem without its place.
 std::string brief(const ConfigProblem& p) {
   return p.found + (p.right.empty() ? "" : "; " + p.right);
 }
 
-// Adds the known calls that the rules would leave without a kernel.
 void add_unserved(const detail::Core& core, const std::shared_ptr<const policy::FileRules>& rules,
                   const std::string& file, const std::string& path, Problems& to) {
   for (const dispatch::MovedCall& u :
@@ -207,8 +205,7 @@ Status Rules::put_in_force(Submission& o, const std::shared_ptr<const policy::Fi
     if (watch_ended(o)) return {};  // other rules came into force meanwhile
     add_unserved(core_, rules, first_file(o.reading), "", o.reading.problems);
     if (!o.reading.ok()) return {};
-    // Loading a file may end a watch. A change of the watched file must then not replace the loaded
-    // file.
+    // Loading a file may end a watch, and a change of the watched file must not replace that file.
     if (o.from == Origin::kFile) ++watch_number_;
     const auto still = [&](const policy::ProcessPolicy& p) {
       return p.file == in_force && !watch_ended(o);
@@ -243,8 +240,7 @@ void Rules::tell(ConfigEvent event, const dispatch::PublishedRules& made, bool b
   const auto last = made != nullptr ? made : in_force();
   const uint64_t version = made != nullptr ? made->number : 0;
   event.version = last != nullptr ? last->number : 0;
-  // Log changes that the program made at a lower level, because the program knows about them.
-  // Problems have been logged already.
+  // The program knows what it does itself. An operator must see everything else.
   const bool own = by_program && event.kind != Kind::kRefused && text.empty();
   const LogLevel level = event.kind == Kind::kAborted ? LogLevel::kError
                          : own                        ? LogLevel::kInfo

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads and watches rule files, and applies the settings that take effect outside of the
-// dispatcher.
+// Loads and watches rule files, and applies settings that concern other parts than the dispatcher.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -161,8 +160,7 @@ bool Rules::reread() {
     const std::lock_guard lock(lock_);
     if (watch_ended(o)) return false;
     // If the file has its accepted text again after a refused one, submit it only if its rules are
-    // still in force. Rules from elsewhere, such as a rollback, are replaced by a different text
-    // only.
+    // in force. A different text is needed to replace other rules, such as a rollback.
     known = o.reading.ok() && watched_.good == sha256 && !(watched_.refused && stays);
     if (known && std::exchange(watched_.refused, {})) problems_.clear(), back = true;
   }

@@ -56,8 +56,7 @@ using LoopBody = void (*)(void* context, int64_t begin, int64_t end);
 // holds in every piece. Loops may be nested. Allocates only when more than one thread takes part.
 int32_t parallel_for(int64_t count, int64_t grain, LoopBody body, void* context);
 
-// Returns how many threads a loop of this caller may use. Notices a change of the thread's
-// processors within 10 ms.
+// Notices a change of the caller's processors within 10 ms.
 int32_t concurrency() noexcept;
 
 // Like parallel_for() with the given number of threads. For tests.

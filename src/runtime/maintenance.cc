@@ -157,7 +157,6 @@ Result<health::Key> function_key(const registry::State& registry, std::string_vi
   return Status(Code::kNotFound, problem);
 }
 
-// Returns a key that stands for all calls of a kernel.
 Result<health::Key> kernel_key(const registry::State& registry, std::string_view op,
                                std::string_view kernel) {
   if (op.find('/') != op.npos) return function_key(registry, op, kernel);
@@ -177,7 +176,6 @@ void change_board(runtime::Maintenance& maintenance, const F& change) {
   maintenance.publish_now();
 }
 
-// Applies a manual override, change(board, key).
 template <class F>
 Status change_breaker(runtime::Maintenance& maintenance, std::string_view op,
                       std::string_view kernel, const F& change) {

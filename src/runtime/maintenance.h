@@ -35,7 +35,6 @@ class Maintenance {
 
   void work();
   void publish();
-  // Records and logs events and schedules the listeners.
   void notify(std::vector<BreakerEvent> events);
   void call_listeners();
   void schedule(std::optional<Time> next);

@@ -22,8 +22,7 @@ struct ThreadTexts {
   std::array<RecentText, kRecent> recent;
 };
 ThreadTexts& thread_texts() {
-  // Use a pthread key, because registering the destructor of a thread_local ends the process if
-  // memory runs out.
+  // Registering the destructor of a thread_local would end the process if memory runs out.
   thread_local constinit ThreadTexts* texts = nullptr;
   if (texts != nullptr) return *texts;
   static constinit pthread_key_t key = 0;

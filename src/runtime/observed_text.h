@@ -37,8 +37,7 @@ class ObservedTexts {
 
   // Returns the text of a key, and calls `make` if the key is new. May throw std::bad_alloc.
   Text& find(std::string_view key, const std::function<std::string()>& make);
-  // Returns the text of a call, which `make` builds from the CallSpec. `more` tells several texts
-  // of one call apart.
+  // Returns the text of a call, made from its CallSpec. `more` tells several texts of it apart.
   Text& find(const registry::ObservedCall& call, std::string_view more,
              const std::function<std::string(const op::CallSpec&)>& make);
 

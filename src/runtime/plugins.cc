@@ -45,8 +45,7 @@ Status Plugins::remember_verified(std::string_view sha256, bool passed) const {
 
 namespace {
 
-// Calls end(), which returns the life of the plugin that ends. The ticket is done when that plugin
-// has been closed.
+// The ticket is done when the plugin whose life end() returns has been closed.
 template <class F>
 Result<Ticket> ticket_of(const F& end) {
   auto ticket = std::make_shared<detail::TicketState>();

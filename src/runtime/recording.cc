@@ -34,8 +34,7 @@ struct Open {
   std::map<std::string, std::weak_ptr<Recording>> by_path;
 };
 
-// Returns true if this process was the first to record. Forked children must not write to its
-// files.
+// Children of the first process that records must not write to its files.
 bool records_first() {
   static constinit std::atomic<uint64_t> first{0};
   uint64_t of = 0;
@@ -43,7 +42,6 @@ bool records_first() {
   return first.compare_exchange_strong(of, here) || of == here;
 }
 
-// Returns the file for a path in this process.
 std::string own_file(std::string path) {
   const std::string pid = std::to_string(::getpid());
   const bool first = records_first();

@@ -28,11 +28,9 @@ class Recording {
   ~Recording();
 
   ObservedTexts texts;
-  // Counts a call that has this text.
   void count(ObservedTexts::Text& text) noexcept;
 
-  // Writes the file if calls have been counted since the last write. There is no file before the
-  // first call.
+  // Does nothing if no calls have been counted since the last write.
   Status write();
   yard::Recording::Stats stats();
 
@@ -52,7 +50,6 @@ class Recording {
   const base::InChild in_child_{[this] { restart_in_child(); }};
 };
 
-// Observes the calls of one runtime for a recording.
 class Recorder final : public registry::CallObserver {
  public:
   explicit Recorder(std::shared_ptr<Recording> recording);
@@ -64,8 +61,7 @@ class Recorder final : public registry::CallObserver {
   const std::string id_;  // tells ops of different runtimes apart, whose indices are equal
 };
 
-// Ends the recording of a runtime, if there is one. Begins a recording to the path unless it is
-// null.
+// Ends the recording of a runtime, and begins one to the path unless it is null.
 Status record(detail::Core& core, const std::string* path);
 
 }  // namespace yard::runtime

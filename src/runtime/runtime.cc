@@ -107,8 +107,7 @@ struct Runtime::Parts final : dispatch::CoreServices {
     return s;
   }
 
-  // Starts or stops the recording that rules ask for. Rules do not end a recording that the program
-  // or the environment has started.
+  // Rules do not end a recording that the program or the environment has started.
   Status record_for_rules(const std::string& path) {
     const auto now = dispatch::find_observer<runtime::Recorder>(core);
     if (now != nullptr && now != recorder_of_rules.lock()) return {};
@@ -218,8 +217,7 @@ Status Plugins::state_device_features(const std::vector<std::string>& features) 
     YARD_RETURN_IF_ERROR(parts.host.state(features));
     YARD_RETURN_IF_ERROR(parts.core.published.renew_entries());
     const Status searched = parts.loader.discover({});
-    // Ignore other errors, such as a changed file of a loaded plugin, because they do not concern
-    // features.
+    // Ignore errors of plugins whose files have changed, because they do not concern features.
     return searched.code() == Code::kWouldDeadlock ? searched : Status();
   });
 }

@@ -36,7 +36,6 @@ Result<Resolution> resolution(Result<Explanation> e) {
   return r;
 }
 
-// An op of the current snapshot with arguments bound to its schema.
 struct Named : dispatch::FoundOp {
   op::Arguments arguments;
 };

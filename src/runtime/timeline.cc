@@ -93,7 +93,6 @@ class Timeline final : public registry::CallObserver {
     }).ignore();
   }
 
-  // Includes the events of this runtime.
   std::string to_json(uint64_t runtime) {
     using base::JsonObject;
     const std::vector<base::Event> all = base::events();

@@ -89,7 +89,6 @@ class Cut {
         smallest_(units < 4 * threads ? (units + threads - 1) / threads
                                       : std::max<int64_t>(1, threads / 8)) {}
   int64_t pieces() const noexcept { return walk(std::numeric_limits<int64_t>::max()).piece; }
-  // Calls body(begin, end) for a piece.
   template <class F>
   void run(int64_t piece, const F& body) const {
     const Walk w = walk(piece);
@@ -98,8 +97,7 @@ class Cut {
   }
 
  private:
-  // The round of a piece: its first piece, its first unit, and the number of units in each of its
-  // pieces.
+  // The round of a piece: its first piece and unit, and how many units each of its pieces has.
   struct Walk {
     int64_t piece = 0, unit = 0, size = 0;
   };
@@ -114,8 +112,7 @@ class Cut {
       w.piece += round, w.unit += round * w.size;
     }
   }
-  // Returns where a unit begins. Sizes of units differ by at most one, so none is smaller than
-  // count / units.
+  // Sizes of units differ by at most one, so none is smaller than count / units.
   int64_t edge(int64_t unit) const noexcept {
     const int64_t each = count_ / units_, rest = count_ % units_;
     return unit * each + std::min(unit, rest);
@@ -240,8 +237,7 @@ class WorkerPool {
     slot->most.store(helpers, std::memory_order_relaxed);
     slot->taken.store(1, std::memory_order_relaxed);
     slot->all_taken.store(loop.all_taken(), std::memory_order_relaxed);
-    // Use fetch_or() and not store(), because a worker that comes too late for the slot's last loop
-    // may be inside for a moment.
+    // Not store(), because a worker that comes late for the last loop may be inside for a moment.
     slot->state.fetch_or(kOpen, std::memory_order_release);
     wake(announce(*slot, helpers));
     loop.work(0, slot->taken);
@@ -298,7 +294,6 @@ class WorkerPool {
     }
   }
 
-  // Runs one worker until the process ends.
   void serve(int32_t worker) {
     Announcement seen = announced_.load(std::memory_order_relaxed);
     for (const uint64_t process = base::forks(); base::forks() == process;) {
@@ -366,8 +361,7 @@ class WorkerPool {
     asleep.store(0, std::memory_order_relaxed);
   }
 
-  // Wakes up to kWakeAtOnce sleeping workers among those that the announcement asks. A woken worker
-  // wakes the next ones.
+  // Wakes up to kWakeAtOnce workers that are asked and asleep. These wake the next ones.
   void wake(Announcement a) noexcept {
     const int32_t all = workers_.load(std::memory_order_relaxed);
     int woken = 0;
