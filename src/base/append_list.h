@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists that only grow. Threads read and append at once without a lock, and a fork at any moment
-// leaves them whole.
+// Lists that only grow. Threads read and append without a lock, and a fork at any moment leaves the
+// lists intact.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,7 @@
 
 namespace yard::base {
 
-// Items in the order in which they were added, never freed. T has a member `T* next = nullptr`.
+// Keeps items in the order of their addition. T needs a member `T* next = nullptr`.
 template <class T>
 class AppendList {
  public:
@@ -49,7 +49,7 @@ class AppendList {
   T* first_ = nullptr;
 };
 
-// Its destructor frees the items.
+// The destructor frees the items.
 template <class T>
 class OwnedAppendList : public AppendList<T> {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Validation of breaker settings, which rule files and breakers need.
+// Validates breaker settings for rule files and breakers.
 #include <fmt/format.h>
 #include <yard/health.h>
 

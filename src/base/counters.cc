@@ -70,7 +70,7 @@ uint64_t Counter::total() const noexcept {
 }
 
 void restart_counters() noexcept {
-  // The chunks are not freed, because a thread that does not exist here may have been making one.
+  // Do not free the chunks: a thread that the child does not have may have been making one.
   for (ThreadRecord& r : thread_records()) {
     r.chunks.store(nullptr, std::memory_order_relaxed);
     r.counters = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counters to which each thread adds in a cache line of its own.
+// Counters to which each thread adds in its own cache line.
 //
 //   base::Counter ran;              // outlives its users
 //   base::count(thread, ran.id());  // on the hot path: three instructions and a store
@@ -19,7 +19,7 @@ inline constexpr uint32_t kMaxChunks = 512;
 // The id of counters beyond kPerChunk * kMaxChunks, which stay 0.
 inline constexpr uint32_t kNoCounter = 0;
 
-// Its id is reused after it is destroyed, so destroy it after its last count().
+// Destroy a counter after its last count(), because its id is then reused.
 class Counter {
  public:
   Counter();
@@ -27,16 +27,15 @@ class Counter {
   Counter& operator=(Counter&&) = delete;
 
   uint32_t id() const noexcept { return id_; }
-  // Sum over all threads, past and present, since construction.
+  // Returns the sum over all threads, past and present, since construction.
   uint64_t total() const noexcept;
 
  private:
   uint32_t id_;
-  uint64_t base_;                     // what earlier counters of this id left
+  uint64_t base_;                     // the count that earlier counters with this id left
   const uint64_t process_ = forks();  // a forked child counts from 0
 };
 
-// Sets all counters to 0 in a forked child.
 void restart_counters() noexcept;
 
 }  // namespace yard::base

@@ -87,7 +87,7 @@ TEST(Counters, ThousandsOfCounters) {
   for (size_t i = 0; i < kMany; ++i) ASSERT_EQ(counters[i]->total(), 2 * (i % 3)) << i;
 }
 
-// The child's checks are its exit status: 0, or the number of the one that failed.
+// Returns 0, or the number of the check that failed in the child.
 int in_child(const Counter& before, const Counter& other) {
   if (before.total() != 0 || other.total() != 0) return 1;
   count(base::this_thread(), before.id());
@@ -121,7 +121,8 @@ TEST(Counters, AForkedChildRestartsAtZero) {
   EXPECT_EQ(other.total(), 6u);
 }
 
-// Last: a forked child does not get the freed ids, and could create no more counters.
+// This test comes last, because a forked child does not get the freed ids and could create no more
+// counters.
 TEST(Counters, BeyondTheLimitNothingIsCounted) {
   std::vector<std::unique_ptr<Counter>> counters;
   do counters.push_back(std::make_unique<Counter>());

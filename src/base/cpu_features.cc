@@ -32,7 +32,8 @@ struct Feature {
 };
 // clang-format off
 constexpr Feature kFeatures[] = {
-    {"sse2", k1D, 26}, {"sse3", k1C, 0}, {"ssse3", k1C, 9}, {"sse4.1", k1C, 19}, {"sse4.2", k1C, 20},
+    {"sse2", k1D, 26}, {"sse3", k1C, 0}, {"ssse3", k1C, 9}, {"sse4.1", k1C, 19},
+    {"sse4.2", k1C, 20},
     {"bmi1", k7B, 3}, {"bmi2", k7B, 8}, {"avx", k1C, 28, kYmm}, {"avx2", k7B, 5, kYmm},
     {"fma", k1C, 12, kYmm}, {"f16c", k1C, 29, kYmm}, {"avxvnni", k71A, 4, kYmm},
     {"avx512f", k7B, 16, kZmm}, {"avx512dq", k7B, 17, kZmm}, {"avx512cd", k7B, 28, kZmm},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CPU features: known names, unknown names, and agreement with what the kernel lists.
+// CPU features: known names, unknown names, and agreement with the kernel's list.
 #include "base/cpu_features.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ TEST(CpuFeatures, ListsEachKnownOneOnce) {
   for (const std::string& n : names) EXPECT_GE(has_cpu_feature(n), 0) << n;
 }
 
-// What the kernel lists is present and enabled: the same question asked elsewhere.
+// The kernel lists features that are present and enabled, so the answers must agree.
 TEST(CpuFeatures, AgreeWithTheKernel) {
   std::ifstream file("/proc/cpuinfo");
   std::set<std::string> listed;
@@ -54,7 +54,8 @@ TEST(CpuFeatures, AgreeWithTheKernel) {
     break;
   }
   if (listed.empty()) GTEST_SKIP() << "/proc/cpuinfo lists no features here";
-  // Ours → the kernel's. Tiles are left out: the kernel lists them also where it would not let us.
+  // Maps our names to the kernel's. Tiles are missing, because the kernel lists them even if it
+  // refuses their use.
   const std::map<std::string, std::string> names = {
 #if defined(__x86_64__)
     {"sse3", "pni"},

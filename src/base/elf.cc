@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Only files for this machine are read, so the structures of <elf.h> are those of the file.
+// Only files for this machine are read, so the structures of <elf.h> match the file.
 #include "base/elf.h"
 
 #include <elf.h>
@@ -22,7 +22,7 @@ constexpr int kMachine = EM_AARCH64;
 #endif
 
 constexpr uint64_t kMostSegments = 256, kMostSections = 65280, kLargestSegment = 1 << 20;
-constexpr uint64_t kLargestRead = 64 << 20;                  // at once
+constexpr uint64_t kLargestRead = 64 << 20;                  // in one read
 constexpr uint64_t kMostTexts = 1024, kLongestName = 16384;  // in the dynamic segment
 
 class Reader {
@@ -58,7 +58,7 @@ class Reader {
   bool inside(uint64_t offset, uint64_t length) const {
     return offset <= size_ && length <= size_ - offset;
   }
-  // Returns nothing if the file does not hold all of them, or if they are too many.
+  // Returns nothing if the file does not hold all elements, or if there are too many.
   template <class T>
   std::vector<T> get(uint64_t offset, uint64_t count) const {
     if (count == 0 || count > kLargestRead / sizeof(T) || !inside(offset, count * sizeof(T)))
@@ -135,7 +135,6 @@ class Reader {
     return true;
   }
 
-  // The place in the file that is mapped to the address.
   std::optional<uint64_t> offset_of(uint64_t address, uint64_t size) const {
     for (const Elf64_Phdr& l : segments_)
       if (l.p_type == PT_LOAD && address >= l.p_vaddr && address - l.p_vaddr <= l.p_filesz &&
@@ -148,7 +147,7 @@ class Reader {
     const Elf64_Phdr& p = *dynamic_;
     if (p.p_filesz > kLargestSegment || p.p_filesz % sizeof(Elf64_Dyn) != 0)
       return damaged(fmt::format("its dynamic segment has {} bytes", p.p_filesz));
-    // The dynamic loader reads the table from memory, so the file must have it at the same place.
+    // The loader reads the table from memory, so the file must map this table to its address.
     if (offset_of(p.p_vaddr, p.p_filesz) != p.p_offset)
       return damaged("its dynamic segment is in no segment that is loaded");
     auto table = get<Elf64_Dyn>(p.p_offset, p.p_filesz / sizeof(Elf64_Dyn));
@@ -193,7 +192,6 @@ class Reader {
         const uint64_t name = at + sizeof n, text = aligned(name + n.n_namesz);
         if (text + n.n_descsz > bytes.size()) break;
         at = aligned(text + n.n_descsz);
-        // The NUL counts as part of an owner's name.
         const std::string_view who(bytes.data() + name, n.n_namesz);
         if (n.n_type != type || who.size() != owner.size() + 1 || !who.starts_with(owner)) continue;
         std::string_view what(bytes.data() + text, n.n_descsz);

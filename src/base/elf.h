@@ -17,17 +17,17 @@ namespace yard::base {
 
 struct ElfReading {
   PluginReason problem = PluginReason::kNone;
-  std::string detail;                  // of the problem
+  std::string detail;                  // describes the problem
   std::vector<std::string> notes;      // texts of the matching notes
   bool never_unloads = false;          // DF_1_NODELETE
   std::vector<std::string> needed;     // names of the libraries that it loads
   std::vector<std::string> run_paths;  // RPATH and RUNPATH: lists of folders, separated by ':'
 };
 
-// Reads the notes of an owner and type. What the dynamic loader would map must be in the file.
+// Reads notes of an owner and type. The file must hold everything that the loader would map.
 ElfReading read_elf(const File& file, std::string_view owner, uint32_t type);
 
-// At most `most` symbols that keep the library from being unloaded (STB_GNU_UNIQUE).
+// Returns at most `most` symbols that keep the library from being unloaded (STB_GNU_UNIQUE).
 std::vector<std::string> unique_symbols(const File& file, size_t most);
 
 }  // namespace yard::base

@@ -28,9 +28,9 @@ namespace {
 constexpr size_t kMostEvents = 4096, kMostWaiting = size_t{1} << 20;  // bytes
 constexpr size_t kLongestSubject = 300, kLongestReason = 1000;
 
-thread_local constinit const Actor* t_actor = nullptr;  // the outermost
+thread_local constinit const Actor* t_actor = nullptr;  // the outermost Actor
 
-// Appends to a file of this user, which may be shared with other processes.
+// Appends to a file of this user, which other processes may share.
 Status append(const std::string& path, std::string_view text) {
   const auto wrong = [&](const char* why) {
     return Status(Code::kInvalidArgument,
@@ -50,7 +50,7 @@ Status append(const std::string& path, std::string_view text) {
       const int error = write_all(file.fd(), text);
       return error == 0 ? Status() : wrong(std::strerror(error));
     }
-    // One of the processes that find it full renames it.
+    // The first process that finds the file full renames it.
     while (::flock(file.fd(), LOCK_EX) != 0)
       if (errno != EINTR) return wrong(std::strerror(errno));
     if (::lstat(path.c_str(), &there) == 0 && there.st_ino == info.st_ino &&
@@ -68,7 +68,7 @@ struct EventLog {
   TaskThread thread{"yard-events", {.at_end = [this] { flush(); }}};
   const InChild in_child{[this] { waiting.clear(); }};  // the parent writes them
 
-  // Drops the oldest event of the subject, of the kind or of all, if there are too many.
+  // If there are too many events, drops the oldest of the subject, of the kind or of all.
   void make_room(const Event& e) {
     const auto drop_if_full = [&](size_t most, const auto& same) {
       if (static_cast<size_t>(std::ranges::count_if(all, same)) < most) return false;

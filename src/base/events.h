@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bounded list of events: what happened to rules, breakers and plugins, and by live control.
-// Reports, histories and lists of changes are views of it.
+// A bounded list of events of rules, breakers, plugins and live control. Reports, histories and
+// lists of changes are views of this list.
 //
 //   base::record({.kind = &event::kRulesRefused, .runtime = id, .subject = path, .reason = why});
 //
-// Kinds do not displace each other. Any thread may call these functions, but no call that hits.
+// One kind of event does not displace another. Any thread may call these functions, but a call
+// whose plan is known must not.
 #pragma once
 
 #include <yard/config.h>
@@ -21,8 +22,8 @@ namespace yard::base {
 struct EventKind {
   const char* name;
   const char* group;             // the category of traces
-  bool error = false;            // something does not work as was wanted
-  size_t most = 256;             // events that are kept of a runtime
+  bool error = false;            // something does not work as intended
+  size_t most = 256;             // how many events of a runtime are kept
   size_t most_of_subject = 256;  // lower for subjects that may flap and displace others
 };
 namespace event {
@@ -44,33 +45,30 @@ struct Event {
   uint64_t runtime = 0;  // Core::id
   std::string subject;   // a file, a kernel, a plugin or a command
   std::string reason{};
-  std::string who{};    // who caused it; empty if nobody did, or the Actor of the thread
+  std::string who{};    // who caused the event; if empty, the thread's Actor, or nobody
   uint64_t number = 0;  // the version of the rules, or the id of the change that was undone
-  // More data for a view, for as long as the runtime exists. Must not call foreign code when it is
-  // destroyed.
+  // Lives as long as the runtime. Its destructor must not call foreign code.
   std::shared_ptr<const void> detail{};
-  // These are set by record().
+  // record() sets the following members.
   uint64_t id = 0;  // 1, 2, ...
   std::chrono::system_clock::time_point at{};
-  int64_t process = 0;  // a forked child also has the events of its parent
+  int64_t process = 0;  // a forked child inherits the parent's events
 };
-// One line of JSON without its newline.
 std::string to_json(const Event& event);
 
-// Adds the event to the list and to the file, with its texts cut and made printable. Returns its
-// id, or 0 if memory is short. The caller holds no Mutex of rank output or higher.
+// Adds the event to the list and to the file, with its texts cut and made printable. Returns the
+// event's id, or 0 if memory runs out. The caller holds no Mutex of rank kOutput or higher.
 uint64_t record(Event event) noexcept;
-// The events with larger ids, oldest first.
+// Returns the events with larger ids, oldest first.
 std::vector<Event> events(uint64_t after = 0);
-// Frees the details of a runtime's events.
 void forget_details(uint64_t runtime) noexcept;
 
-// From now on, a background thread appends events to this file, or to none if the path is empty. A
-// full file is renamed to PATH.1. Changes nothing if the file cannot be written.
+// Makes a background thread append events to this file, or to none if the path is empty. A full
+// file is renamed to PATH.1. Changes nothing if the file cannot be written.
 Status write_events_to(const std::string& path);
-inline constexpr size_t kMostEventBytes = size_t{4} << 20;  // of the file
+inline constexpr size_t kMostEventBytes = size_t{4} << 20;  // the size of a full file
 
-// While it lives, events of this thread have `who` as their cause, unless there is an outer Actor.
+// While it lives, events of this thread have `who` as their cause, unless an outer Actor exists.
 class Actor {
  public:
   explicit Actor(std::string who);

@@ -20,7 +20,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// The events of a runtime that no other test uses.
+// A runtime id that no other test uses.
 struct OfRuntime {
   const uint64_t id = [] {
     static uint64_t last = 1'000'000;
@@ -54,7 +54,7 @@ size_t lines_with(const std::string& path, const std::string& what) {
   return count;
 }
 
-// Ends the writing at the end of a test.
+// Stops the writing at the end of a test.
 struct Writing {
   explicit Writing(const std::string& path) { write_events_to(path).or_throw(); }
   ~Writing() { write_events_to("").ignore(); }

@@ -28,13 +28,13 @@ namespace yard::base {
 namespace {
 
 constexpr int kPatienceMs = 2000, kPatient = -1;  // for a pipe or device that accepts nothing
-constexpr int kMostLinks = 40;                    // limit of the system
+constexpr int kMostLinks = 40;                    // the limit of the system
 
-// A file that is to be written. It and its folder are held open, so that nobody can lead the path
-// elsewhere meanwhile.
+// A file to be written. The file and its folder are held open, so that nobody can redirect the path
+// meanwhile.
 struct Target {
-  File folder, file;  // opened with O_PATH; `file` is empty if there is none
-  std::string name;   // in the folder
+  File folder, file;  // opened with O_PATH; `file` is empty if it does not exist
+  std::string name;   // the file's name in the folder
   struct stat info {};
   bool is_link = false;        // the path names a symbolic link
   bool by_descriptor = false;  // an open file of this process, named by a link of /proc
@@ -42,15 +42,15 @@ struct Target {
   bool is_regular() const noexcept { return S_ISREG(info.st_mode); }
   bool in_place() const noexcept { return file && (by_descriptor || !is_regular()); }
   std::string path() const { return fmt::format("/proc/self/fd/{}", file.fd()); }
-  // Does not block, which opening a pipe without readers does otherwise.
+  // Does not block if a pipe has no readers.
   File open(int flags) const {
     return make_file(
         [&, at = path()] { return ::open(at.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); });
   }
 };
 
-// Follows links from the last component of a path, each by its descriptor, but only those of root
-// and of this user: others could lead the path to any file. Returns a problem.
+// Follows links from the last component of a path, each by its descriptor. Follows only links of
+// root and of this user, because others could lead the path to any file. Returns a problem or "".
 std::string find(std::string path, Target& at) {
   for (int links = 0; links <= kMostLinks; ++links) {
     const size_t slash = path.rfind('/');
@@ -83,7 +83,6 @@ std::string find(std::string path, Target& at) {
   return std::strerror(ELOOP);
 }
 
-// Why the target cannot be written or is not of the kind, or nothing.
 std::string why_not(const Target& to, const OwnFile* kind) {
   const mode_t type = to.info.st_mode;
   if (S_ISDIR(type)) return std::strerror(EISDIR);
@@ -110,7 +109,7 @@ std::string write_in_place(const Target& target, std::string_view content, int p
                               : std::strerror(error);
 }
 
-// Writes a temporary file beside the target and renames it. Without `content` it creates that only.
+// Writes a temporary file beside the target and renames it. Without `content`, only checks.
 std::string replace_file(const Target& target, const std::string_view* content, mode_t mode) {
   static std::atomic<unsigned> count{0};
   const std::string temporary = fmt::format("{}.new.{}.{}", target.name, ::getpid(), ++count);
@@ -123,7 +122,7 @@ std::string replace_file(const Target& target, const std::string_view* content, 
   if (content != nullptr) {
     if (target.file && ::fchmod(file.fd(), target.info.st_mode & 0777) != 0) error = errno;
     if (error == 0) error = write_all(file.fd(), *content, kPatienceMs);
-    // EINVAL: a file system that cannot sync.
+    // A file system that cannot sync returns EINVAL.
     if (error == 0 && ::fsync(file.fd()) != 0 && errno != EINVAL) error = errno;
     if (error == 0 && ::renameat(folder, temporary.c_str(), folder, target.name.c_str()) == 0)
       return {};
@@ -133,7 +132,7 @@ std::string replace_file(const Target& target, const std::string_view* content, 
   return error == 0 ? "" : std::strerror(error);
 }
 
-// Without `content` this only tries whether the file can be written.
+// Without `content`, only checks that the file can be written.
 Status write(const std::string& path, const std::string_view* content, mode_t mode,
              const OwnFile* kind, int patience_ms = kPatienceMs) {
   Target target;
@@ -144,15 +143,15 @@ Status write(const std::string& path, const std::string_view* content, mode_t mo
   else if (problem.empty() && content != nullptr)
     problem = write_in_place(target, *content, patience_ms);
   else if (problem.empty() && ::access(target.path().c_str(), W_OK) != 0)
-    problem = std::strerror(errno);  // not opened, because the reader of a pipe would notice
+    problem = std::strerror(errno);  // opening a pipe would disturb its reader
   if (problem.empty()) return {};
   return Status(Code::kNotFound, fmt::format("{}: cannot be written: {}", path, problem));
 }
 
 constinit Mutex g_low_lock{Rank::kLog};  // held while closed descriptors below 3 are taken
 
-// The SHA256 functions cannot fail. Those of EVP would keep state for the process, which OpenSSL
-// frees at exit while threads of the library still run.
+// The SHA256 functions cannot fail. The EVP functions would keep state for the process, which
+// OpenSSL frees at exit while threads of the library still run.
 std::string finish(SHA256_CTX& context) {
   unsigned char digest[SHA256_DIGEST_LENGTH];
   SHA256_Final(digest, &context);
@@ -162,7 +161,7 @@ std::string finish(SHA256_CTX& context) {
 }  // namespace
 
 File make_file(const std::function<int()>& make) {
-  // Also held by threads that find all three open: another thread may hold one of them for a moment only.
+  // Always take the lock, because another thread may hold a low descriptor for a moment only.
   const std::lock_guard lock(g_low_lock);
   unsigned held = 0;
   int fd;  // writing to it fails as if it were closed
@@ -170,7 +169,7 @@ File make_file(const std::function<int()>& make) {
   if (fd >= 0) ::close(fd);
   File made(make());
   const int error = errno;
-  // The program may have replaced a held descriptor by its own file.
+  // The program may have replaced a held descriptor with its own file.
   for (fd = 0; fd <= STDERR_FILENO; ++fd)
     if ((held >> fd & 1) != 0 && (::fcntl(fd, F_GETFL) & O_PATH) != 0) ::close(fd);
   errno = error;
@@ -214,7 +213,7 @@ int write_all(int fd, std::string_view bytes, int patience_ms) {
       error = errno;
     }
   }
-  // These errors have raised a signal, which is dropped.
+  // These errors have raised a signal, which must be dropped.
   const timespec now{};
   if (error == EPIPE || error == EFBIG) ::sigtimedwait(&both, nullptr, &now);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);

@@ -16,7 +16,7 @@
 
 namespace yard::base {
 
-// Owns a descriptor of at least 3, so that output of a program that has closed stdout does not end
+// Owns a descriptor of at least 3. Otherwise, if a program has closed stdout, its output would end
 // up in a file of the library.
 class File {
  public:
@@ -33,7 +33,7 @@ class File {
   int fd() const noexcept { return fd_; }
   int release() noexcept { return std::exchange(fd_, -1); }
   explicit operator bool() const noexcept { return fd_ >= 0; }
-  // Returns fewer bytes than `size` only at the end of the file, and -1 with errno on failure.
+  // Returns fewer bytes only at the end of the file. Returns -1 and sets errno on failure.
   ssize_t read_at(void* to, size_t size, off_t offset) const noexcept;
 
  private:
@@ -44,12 +44,12 @@ class File {
   int fd_ = -1;
 };
 
-// Returns the file of the descriptor that make() returns. Use it for files that can be written:
-// what another thread writes to a closed stderr meanwhile does not end up in the file.
+// Returns the file of the descriptor that make() returns. Use this for files that can be written,
+// because output of another thread to a closed stderr must not end up in the file.
 File make_file(const std::function<int()>& make);
 
-// Returns 0 or errno, which is ETIMEDOUT if a pipe or device has accepted nothing for
-// `patience_ms`. A closed pipe or a file limit raises no signal.
+// Returns 0 or errno, which is ETIMEDOUT if a pipe or device accepts nothing for `patience_ms`. A
+// closed pipe or a file limit raises no signal.
 int write_all(int fd, std::string_view bytes, int patience_ms = 0);
 
 // Writes a whole file atomically: readers see the old or the new contents. Keeps the mode of an old
@@ -57,29 +57,27 @@ int write_all(int fd, std::string_view bytes, int patience_ms = 0);
 // and character devices directly. Refuses block devices, sockets and directories.
 Status write_file(const std::string& path, std::string_view content, unsigned mode = 0644);
 
-// A kind of file that only the library writes, known by its first bytes (at most 4096).
+// A kind of file that only the library writes. Its first bytes (at most 4096) identify it.
 struct OwnFile {
   const char* what;  // "a recording"
   bool (*is)(std::string_view start) noexcept;
 };
 
-// Replaces only files of the kind and empty files. Refuses symbolic links, except to a pipe or
-// character device.
+// Replaces only files of the kind and empty files. Refuses links, except to pipes and devices.
 Status write_own_file(const std::string& path, std::string_view content, const OwnFile& kind);
-// Whether write_own_file() would work. Writes nothing to a pipe or device.
+// Returns whether write_own_file() would work. Writes nothing to a pipe or device.
 Status can_write_own_file(const std::string& path, const OwnFile& kind);
 
-// Fails unless this is a regular file of at most `most` bytes. The code is kNotFound if it is
-// missing.
+// Fails with kNotFound if the file is missing. Fails if it is not regular or exceeds `most`.
 Result<std::string> read_small_file(const std::string& path, size_t most);
 
-// Sorted, without "." and "..". Sets `error` to an errno value or 0. If memory is short, this
-// throws std::bad_alloc, where std::filesystem ends the process.
+// Returns sorted names without "." and "..". Sets `error` to an errno value or 0. Throws
+// std::bad_alloc if memory runs out, where std::filesystem would end the process.
 std::vector<std::string> names_in(const std::string& folder, int* error = nullptr);
 
-// 64 lower-case hexadecimal digits.
+// Returns 64 lower-case hexadecimal digits.
 Result<std::string> sha256(std::string_view bytes);
-// Does not move the position of the file. Fails if it has more than `most` bytes.
+// Does not move the position of the file. Fails if the file has more than `most` bytes.
 Result<std::string> sha256(const File& file, uint64_t most = UINT64_MAX);
 bool is_sha256(std::string_view text) noexcept;
 

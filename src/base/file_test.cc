@@ -99,12 +99,11 @@ TEST_F(WriteFile, AnOwnFileFollowsNoLink) {
   }
   EXPECT_EQ(read("real"), "note: 1");
   EXPECT_FALSE(fs::exists(file("none")));
-  // Nothing is replaced there.
   fs::create_symlink("/dev/null", file("null"));
   EXPECT_TRUE(write_own_file(file("null"), "note: 2", kNote).ok());
 }
 
-// In a program without stderr the next file would be descriptor 2, and the log would go there.
+// In a program without stderr the next file would get descriptor 2, and the log would go there.
 TEST_F(WriteFile, NoFileIsHeldBelowDescriptorThree) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -151,7 +150,7 @@ TEST_F(WriteFile, WhatIsWrittenToAClosedStderrMeanwhileIsNotInTheFile) {
   EXPECT_EQ(status, 0);
 }
 
-// Another user, if the test runs as root, makes the path a pipe, a link and nothing by turns.
+// Another user makes the path a pipe, a link and nothing by turns, if the test runs as root.
 TEST_F(WriteFile, APathThatOthersAlternateReachesNoFileOfOurs) {
   fs::create_directory(file("open"));
   ASSERT_TRUE(write_file(file("precious"), "precious").ok());
@@ -279,8 +278,8 @@ TEST_F(WriteFile, FollowsLinksAndLeavesThem) {
   EXPECT_EQ(read("real/a"), "two");
   struct stat after {};
   ASSERT_EQ(::stat(file("real/a").c_str(), &after), 0);
-  EXPECT_NE(after.st_ino, before);  // replaced, not written over
-  // One that leads nowhere yet.
+  EXPECT_NE(after.st_ino, before);  // the file was replaced, not written over
+  // The target of this link does not exist yet.
   fs::create_symlink("real/b", file("early"));
   ASSERT_TRUE(write_file(file("early"), "three").ok());
   EXPECT_TRUE(fs::is_symlink(file("early")));
@@ -309,7 +308,7 @@ TEST_F(WriteFile, WritesIntoAPipeThatStaysOne) {
 TEST_F(WriteFile, AReaderThatGoesAwayIsAnErrorAndNotTheEnd) {
   ASSERT_EQ(::mkfifo(file("pipe").c_str(), 0600), 0);
   std::string said = "accepts no data";
-  // Again if the reader did not get its turn before the writer had lost patience.
+  // Try again if the reader did not get its turn before the writer lost patience.
   for (int i = 0; i < 5 && said.find("accepts no data") != said.npos; ++i) {
     const int reader = ::open(file("pipe").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     ASSERT_GE(reader, 0);
@@ -328,7 +327,7 @@ TEST_F(WriteFile, AReaderThatGoesAwayIsAnErrorAndNotTheEnd) {
 }
 
 TEST_F(WriteFile, NeverReplacesADeviceOrASocket) {
-  // Through links of our own: nothing of the machine is at stake should this fail.
+  // Use links of our own, so that a failure harms nothing on the machine.
   fs::create_symlink("/dev/full", file("full"));
   fs::create_symlink("/dev/null", file("null"));
   EXPECT_TRUE(can_write_own_file(file("full"), kNote).ok());

@@ -56,7 +56,7 @@ void FileWatch::look(uint64_t& round) {
   std::unique_lock lock(lock_);
   if (round == 0) round = round_;
   if (round != round_ || files_.empty()) return;
-  thread_.repeat_at(Clock::now() + how_.poll_interval);  // also without memory for what follows
+  thread_.repeat_at(Clock::now() + how_.poll_interval);  // even if memory runs out below
   const auto files = files_;
   lock.unlock();
   auto states = file_states(files);
@@ -71,7 +71,7 @@ void FileWatch::look(uint64_t& round) {
   }
   const bool settled = next >= last_ + how_.debounce;
   if (pending_ && (settled || next >= first_ + 10 * how_.debounce)) {
-    // A file that is still changing may be incomplete, so it is reported again later.
+    // A file that is still changing may be incomplete, so report it again later.
     pending_ = !settled, first_ = next;
     lock.unlock();
     const uint64_t process = forks();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Polls files on a background thread and reports that one was replaced, written in place, removed
-// or created, or is reached through another link. The last write is always reported.
+// Polls files on a background thread. Reports a file that is replaced, written in place, removed or
+// created, or reached through another link. The last write is always reported.
 #pragma once
 
 #include <yard/status.h>
@@ -22,8 +22,8 @@ using FileState = std::array<int64_t, 6>;
 std::vector<FileState> file_states(const std::vector<std::string>& files);
 
 struct WatchHow {
-  // A change is reported after this time without another change, at the latest after ten times as
-  // long.
+  // A change is reported after this time without another change, but at the latest after ten times
+  // this time.
   std::chrono::nanoseconds debounce = std::chrono::milliseconds(100);
   std::chrono::nanoseconds poll_interval = std::chrono::milliseconds(200);
   bool operator==(const WatchHow&) const = default;
@@ -31,31 +31,30 @@ struct WatchHow {
 // Shorter times are raised to these, which exceed the resolution of file times.
 inline constexpr std::chrono::milliseconds kLeastDebounce{20}, kLeastInterval{10};
 
-// Any thread may call all functions, also from `changed`, which must not destroy the FileWatch. A
+// All functions are thread-safe. `changed` may call them, but must not destroy the FileWatch. A
 // forked child watches the same files from its first call on.
 class FileWatch {
  public:
-  // The watching thread calls `changed` after start() and after each change, and again if that
+  // The watching thread calls `changed` after start() and after each change, and again if it
   // returned false.
   explicit FileWatch(std::function<bool()> changed) : changed_(std::move(changed)) {}
   ~FileWatch() { stop(); }
 
-  // Resolves relative paths.
   Status start(std::vector<std::string> files, const WatchHow& how) {
     return watch(std::move(files), how, true);
   }
-  // Watches other files. Does nothing if none are watched.
+  // Watches other files. Does nothing if no files are watched.
   void set(std::vector<std::string> files, const WatchHow& how) {
     watch(std::move(files), how, false).ignore();
   }
-  // Waits until `changed` is not running, except on the calling thread.
+  // Waits until `changed` has returned, except on the thread that runs it.
   void stop();
 
  private:
   using Clock = std::chrono::steady_clock;
   Status watch(std::vector<std::string> files, WatchHow how, bool starts);
-  // Reports a change that is due. The task that calls this repeats itself while `round` is the
-  // current one; 0 becomes the current one.
+  // Reports a change that is due. The task that calls this repeats itself while `round` is current.
+  // If `round` is 0, sets it to the current one.
   void look(uint64_t& round);
 
   const std::function<bool()> changed_;
@@ -65,9 +64,9 @@ class FileWatch {
   WatchHow how_;
   uint64_t round_ = 0;              // counts starts and stops; tasks of earlier rounds do nothing
   std::thread::id looking_;         // the thread of a running task
-  bool fresh_ = false;              // to be reported without a change
+  bool fresh_ = false;              // report even without a change
   bool pending_ = false;            // there are changes that have not been reported
-  Clock::time_point first_, last_;  // of these changes
+  Clock::time_point first_, last_;  // times of the changes that have not been reported
   std::vector<FileState> seen_;
 
   TaskThread thread_{"yard-watch",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every way in which a file can become another one is noticed.
+// Tests that every way to change a file is noticed.
 #include "base/file_watch.h"
 
 #include <gtest/gtest.h>
@@ -74,7 +74,7 @@ TEST_F(AFileWatch, SeesAFileWrittenInPlace) {
   write_in_place(file_, "a");
   start();
   EXPECT_TRUE(comes("a"));
-  write_in_place(file_, "b");  // of the same size
+  write_in_place(file_, "b");  // the new text has the old size
   EXPECT_TRUE(comes("b"));
   std::ofstream(file_, std::ios::app) << "c";
   EXPECT_TRUE(comes("bc"));
@@ -89,7 +89,7 @@ TEST_F(AFileWatch, SeesALinkOnTheWayPointElsewhere) {
   fs::remove_all(folder_ / "..1");
   swap_data(folder_, "..3", "rules.yaml", "c");
   EXPECT_TRUE(comes("c"));
-  // The folder that is reached through the link is watched as well.
+  // The folder that is reached through the link is watched too.
   write_in_place(folder_ / "..3/rules.yaml", "d");
   EXPECT_TRUE(comes("d"));
 }
@@ -136,7 +136,7 @@ TEST_F(AFileWatch, SeesAFileWhoseFolderIsNotThereYet) {
   watcher.stop();
 }
 
-// LayerZero's debounce loses the last write: what comes inside its window is dropped.
+// A debounce that drops changes within its window would lose the last write.
 TEST_F(AFileWatch, NeverLosesTheLastWrite) {
   write_in_place(file_, "begin");
   start();
@@ -175,7 +175,7 @@ TEST_F(AFileWatch, SeesWhatHappensDuringAReport) {
   EXPECT_EQ(second, "during");
 }
 
-// A file that never rests is reported in between all the same.
+// A file that changes without a pause is still reported now and then.
 TEST_F(AFileWatch, DoesNotWaitForEver) {
   start();
   const auto end = std::chrono::steady_clock::now() + 60s;

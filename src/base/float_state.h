@@ -6,7 +6,7 @@
 
 namespace yard::base {
 
-// Its destructor restores the state, because plugins may change it: opening a library that was
+// The destructor restores the state, because plugins may change it: opening a library that was
 // linked with `gcc -ffast-math` sets flush-to-zero. Sticky exception flags stay.
 class FloatState {
  public:
@@ -27,7 +27,7 @@ class FloatState {
   static constexpr uint32_t kFlags = 0x3f;  // sticky flags of MXCSR, masks of the x87 control word
   static uint64_t read() noexcept {
     uint32_t sse;
-    uint16_t x87;  // of long double
+    uint16_t x87;  // used by long double
     __asm__ volatile("stmxcsr %0" : "=m"(sse) : : "memory");
     __asm__ volatile("fnstcw %0" : "=m"(x87) : : "memory");
     return uint64_t{x87} << 32 | (sse & ~kFlags);
@@ -38,7 +38,7 @@ class FloatState {
     sse = static_cast<uint32_t>(control) | (sse & kFlags);
     const auto x87 = static_cast<uint16_t>(control >> 32);
     __asm__ volatile("ldmxcsr %0" : : "m"(sse) : "memory");
-    // An exception that is pending would be raised if the control word unmasks it.
+    // If the control word unmasks a pending exception, loading it would raise the exception.
     if ((x87 & kFlags) != kFlags) __asm__ volatile("fnclex" : : : "memory");
     __asm__ volatile("fldcw %0" : : "m"(x87) : "memory");
   }

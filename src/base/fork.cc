@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The handlers of fork, which wait for libraries that are being opened and take all mutexes.
+// The fork handlers, which wait for libraries that are being opened and take all mutexes.
 #include <execinfo.h>
 #include <linux/futex.h>
 #include <pthread.h>
@@ -25,7 +25,7 @@ namespace {
 constinit std::atomic<uint64_t> g_forks{0};
 
 constinit std::atomic<int> g_opening{0};  // threads that open or close a library
-constinit std::atomic<int> g_forking{0};  // forks under way; opening a library waits for these
+constinit std::atomic<int> g_forking{0};  // running forks; opening a library waits for these
 thread_local constinit struct { uint16_t opening = 0, foreign = 0; } t_depth;
 
 void pause() noexcept { std::this_thread::sleep_for(std::chrono::microseconds(100)); }
@@ -40,10 +40,10 @@ void wait_for_open_libraries() noexcept {
 constexpr int kRanks = static_cast<int>(Rank::kLog) + 1;
 constexpr int at(Rank rank) noexcept { return static_cast<int>(rank); }
 
-// A thread never holds two mutexes of one rank, so these can share a lock. A fixed set of locks can
-// be taken at a fork while threads make and destroy mutexes.
+// A thread never holds two mutexes of one rank, so these can share a lock. A fork can take a fixed
+// set of locks while threads make and destroy mutexes.
 #if defined(YARD_UNDER_TSAN)
-constexpr int kBits = 1;  // it allows a thread to hold 64 locks
+constexpr int kBits = 1;  // TSan allows a thread to hold 64 locks
 #else
 constexpr int kBits = 5;
 #endif
@@ -107,13 +107,13 @@ void in_child() {
   restart_reclaimer();
   restart_counters();
   if (g_in_child == nullptr) return;
-  // These functions may make others, which are not called.
+  // These functions may make other InChild objects, which are not called.
   for (size_t i = 0, count = g_in_child->size(); i < count; ++i) (*g_in_child)[i]->then();
 }
 
 constinit std::atomic<bool> g_watching{false};
 // An exception that leaves std::call_once needs the unwinder of the C library, which ends the
-// process if it cannot load that then. This loads it while there is memory.
+// process if it cannot be loaded then. Load it now, while there is memory.
 [[gnu::constructor]] void load_unwinder() {
   void* here;
   ::backtrace(&here, 1);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutexes, conditions and libraries that are being opened around a fork, the functions that a child calls, the order of ranks.
+// Tests fork() with mutexes, conditions and libraries that are being opened, the functions that a
+// child calls, and the order of ranks.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -17,7 +18,7 @@ using std::chrono::milliseconds;
 
 Mutex g_lock{Rank::kLog};
 
-// Another thread that runs `f` again and again until this ends.
+// Runs `f` again and again on another thread until this ends.
 class Meanwhile {
  public:
   explicit Meanwhile(std::function<void()> f)
@@ -159,7 +160,7 @@ TEST(OpeningLibrary, AForkWaitsForItAtMostASecondAndNotInsideOfForeignCode) {
 }
 
 #ifndef NDEBUG
-// The locks are taken inside of EXPECT_DEATH, which forks.
+// EXPECT_DEATH forks, so the locks must be taken inside it.
 void take_both(Rank first, Rank second) {
   Mutex outer(first), inner(second);
   const std::lock_guard lock(outer);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard and the reclaimer against a model: random sequences of what readers and writers may do, one
-// step at a time on real threads, after each of which what was freed is exactly what nobody used.
+// Compares the guard and the reclaimer with a model. Readers and writers make random steps on real
+// threads, one at a time. After each step, exactly the objects that nobody uses must be freed.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
@@ -54,11 +54,11 @@ class Puppet {
 };
 
 struct Thing {
-  Thing* part = nullptr;  // reached through this one only
+  Thing* part = nullptr;  // readers reach it only through this object
   bool freed = false;
 };
 
-// The real thing and the model side by side.
+// Runs the reclaimer and the model side by side.
 class World {
  public:
   static constexpr size_t kPuppets = 3, kSources = 3;
@@ -82,7 +82,7 @@ class World {
     switch (number % 8) {
       case 0:
       case 1:
-        if (held.size() >= 12) return;  // beyond the slots that stand in the record itself
+        if (held.size() >= 12) return;  // beyond the slots in the record itself
         p.run([&] { p.guards.push_back(std::make_unique<Guard>(this_thread())); });
         held.push_back(nullptr);
         return;
@@ -110,7 +110,7 @@ class World {
     }
   }
 
-  // Nothing that is held has been freed.
+  // Checks that no held object has been freed.
   void check() const {
     for (const auto& held : held_)
       for (const Thing* o : held) ASSERT_TRUE(o == nullptr || !o->freed);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard and the reclaimer under load: readers that check what they hold while writers swap, retire
-// and collect; readers that never end; threads that come, go, or call from destructors.
+// Tests the guard and the reclaimer under load: readers that check the objects they hold while
+// writers swap, retire and collect, readers that never end, and threads that come, go, or call from
+// destructors.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <signal.h>
@@ -24,8 +25,8 @@ namespace {
 
 constexpr uint64_t kAlive = 0x600df00d600df00d, kDead = 0xdeadbeefdeadbeef;
 
-// No atomics: a reader that is too late sees kDead, and the thread sanitizer sees the race. Volatile, so
-// that every look is one.
+// Not atomic, so that a late reader sees kDead and the thread sanitizer sees the race. Volatile, so
+// that every read happens.
 struct WatchedObject {
   volatile uint64_t canary = kAlive;
   WatchedObject* part = nullptr;
@@ -82,7 +83,7 @@ TEST_P(GuardThreads, ReadersNeverSeeWhatWasFreed) {
           Guard inner(this_thread());
           if (!inner.protect(sources[(i + 1) % kSources])->alive()) ++wrong;
         }
-        // Long enough for a writer that has overlooked us to come around.
+        // Look for long enough that a writer that has missed this reader comes around.
         for (int look = 0; look < 100; ++look)
           if (!o->alive()) ++wrong;
         if (i % 2 == 0) {  // from here on only the part is held
@@ -121,14 +122,14 @@ TEST_P(GuardThreads, ReadersNeverSeeWhatWasFreed) {
   for (const auto& arena : arenas)
     for (const WatchedObject& o : arena) dead += o.alive() ? 0 : 1;
   for (const WatchedObject& o : first) dead += o.alive() ? 0 : 1;
-  // All but those that are still current, and their parts.
+  // All objects are dead except the current ones and their parts.
   EXPECT_EQ(dead, 2 * kSources + 2 * size_t{kWriters} * kRounds - 2 * kSources);
 }
 
 #if !defined( \
-    YARD_UNDER_TSAN)  // which holds signals back, so that the fault would come again for ever
-// The writer that comes between a reader's load of the pointer and its announcement: the slot stands in a
-// page that cannot be written, and the handler of the fault replaces the pointer.
+    YARD_UNDER_TSAN)  // TSan holds signals back, so that the fault would come again for ever
+// Simulates a writer that comes between a reader's load of the pointer and its announcement. The
+// slot lies in a page that cannot be written, and the handler of the fault replaces the pointer.
 struct Interrupted {
   std::atomic<WatchedObject*> source;
   WatchedObject* next;
@@ -161,7 +162,7 @@ TEST_P(GuardThreads, AWriterMayComeBeforeTheAnnouncement) {
     ASSERT_EQ(mprotect(page, bytes, PROT_READ), 0);
     const WatchedObject* held = g.protect(state.source);
     EXPECT_EQ(state.faults, 1);
-    EXPECT_EQ(held, &second);  // the one that was current after the announcement
+    EXPECT_EQ(held, &second);  // the object that was current after the announcement
     EXPECT_EQ(thread->slots[0].load(), &second);
   }
   ASSERT_EQ(sigaction(SIGSEGV, &before, nullptr), 0);
@@ -253,7 +254,7 @@ TEST(GuardExit, DestructorsOfAThreadMayStillCall) {
   EXPECT_EQ(hazards, 0u);
 }
 
-// Keys run after thread_local destructors, in no order among themselves.
+// Destructors of keys run after thread_local destructors, in no particular order.
 TEST(GuardExit, LateKeysMayStillCall) {
   WatchedObject object;
   g_source.store(&object);
@@ -282,7 +283,7 @@ TEST(GuardExit, AThreadThatEndsWithoutUnwindingUsesNothing) {
   WatchedObject object;
   std::atomic<WatchedObject*> source{&object};
   std::thread([&] {
-    // Guards whose destructors never run, as deep as the second block of slots.
+    // The destructors of these guards never run. The guards reach into the second block of slots.
     alignas(Guard) static unsigned char memory[50][sizeof(Guard)];
     for (auto& place : memory) (void)(new (place) Guard(this_thread()))->protect(source);
   }).join();
@@ -299,13 +300,13 @@ TEST(GuardExit, HooksGetTheThreadsValueOnce) {
   set_thread_exit_hook(kIndex, [](void* v) { freed += *static_cast<int*>(v); });
   int value = 1;
   for (int i = 0; i < 10; ++i) std::thread([&] { this_thread().locals[kIndex] = &value; }).join();
-  std::thread([&] { (void)this_thread(); }).join();  // reuses a record, has no value
+  std::thread([&] { (void)this_thread(); }).join();  // reuses a record without a value
   set_thread_exit_hook(kIndex, nullptr);
   EXPECT_EQ(freed.load(), 10);
 }
 
 TEST(GuardFork, AChildForgetsWhatOtherThreadsUsed) {
-  const InChild watched([] {});  // as every runtime has
+  const InChild watched([] {});  // as in every runtime
   WatchedObject held, own;
   std::atomic<WatchedObject*> source{&held};
   std::atomic<bool> holds{false}, go{false};
@@ -323,8 +324,8 @@ TEST(GuardFork, AChildForgetsWhatOtherThreadsUsed) {
   if (child == 0) {
     reclaimer().retire(&held, WatchedObject::free, {&held});
     reclaimer().retire(&own, WatchedObject::free, {&own});
-    // The forking thread goes on inside its call; the other one is not there any more.
-    // Left are its own object and the note of when the calls end that the child was born inside of.
+    // The forking thread continues inside its call, and the other thread is gone. Two retired
+    // objects are left: the thread's own object, and the note of when the inherited calls end.
     if (reclaimer().collect() != 2 || held.alive() || !own.alive()) _exit(2);
     _exit(inside_call() ? 0 : 3);
   }

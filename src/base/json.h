@@ -40,11 +40,9 @@ class JsonObject {
   JsonObject& add(std::string_view key, double number) {
     return add_json(key, std::isfinite(number) ? format_double(number) : "null");
   }
-  // Adds null if the text is empty.
   JsonObject& add_or_null(std::string_view key, std::string_view text) {
     return text.empty() ? add_json(key, "null") : add(key, text);
   }
-  // `json` is a JSON value.
   JsonObject& add_json(std::string_view key, std::string_view json) {
     const char* const separator = text_.size() > 1 ? ", " : "";
     text_ += fmt::format("{}{}: {}", separator, json_string(key), json);

@@ -15,9 +15,9 @@
 namespace yard::base {
 namespace {
 
-// Makes a path of the open file that nobody has used, because descriptors are reused and the
-// dynamic loader takes a known name for the same library. "/" and "/." are the bits of a random
-// number.
+// Makes an unused path of the open file, because descriptors are reused and the dynamic loader
+// takes a known name for the library that it has opened before. The parts "/" and "/." are the bits
+// of a random number.
 std::string new_name_of(const File& file) {
   std::string digits;
   for (uint64_t number = thread_random(); number > 0; number /= 2)
@@ -25,7 +25,7 @@ std::string new_name_of(const File& file) {
   return fmt::format("/proc/self/fd{}/{}", digits, file.fd());
 }
 
-// The dynamic section of the library that is loaded at an address, or null.
+// Returns the dynamic section of the library that is loaded at an address, or null.
 const void* section_of(const void* address) {
   Dl_info info;
   struct link_map* map = nullptr;
@@ -44,7 +44,7 @@ std::string what_pins(const File& file) {
          "it";
 }
 
-// How often each library is open, by its dynamic section.
+// Counts how often each library is open, by its dynamic section.
 struct OpenLibraries {
   Mutex lock{Rank::kLoader};
   std::map<const void*, int> counts;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens a shared library by the descriptor of its file. The file that was hashed and checked is the
-// one that is mapped, even if its path changes meanwhile.
+// Opens a shared library by the descriptor of its file. The mapped file is the one that was hashed
+// and checked, even if its path changes meanwhile.
 #pragma once
 
 #include <yard/status.h>
@@ -13,7 +13,7 @@ namespace yard::base {
 
 class DynamicLibrary {
  public:
-  // Runs the library's constructors. The error is that of dlerror() for `path`.
+  // Runs the library's constructors. The error is the text of dlerror() for `path`.
   static Result<DynamicLibrary> open(const File& file, const std::string& path);
   ~DynamicLibrary() { close(); }
   DynamicLibrary(DynamicLibrary&& other) noexcept;
@@ -21,17 +21,16 @@ class DynamicLibrary {
   // Returns null unless this library itself defines the symbol.
   void* symbol(const char* name) const noexcept;
 
-  // Runs the destructors and unmaps the code, unless the same file is open elsewhere in the
-  // process. Returns why the code stays, or nothing if it is gone or in use elsewhere.
+  // Runs the destructors and unmaps the code, unless the process has opened the file elsewhere.
+  // Returns why the code stays, or nothing if it is gone or used elsewhere.
   std::string close();
-  // The library stays open until the process ends.
   void leave_open() noexcept { handle_ = nullptr; }
 
  private:
   DynamicLibrary() noexcept = default;
   void* handle_ = nullptr;
-  const void* dynamic_ = nullptr;  // its dynamic section, which identifies it
-  std::string pinned_by_;          // the reason if its code stays
+  const void* dynamic_ = nullptr;  // the dynamic section, which identifies the library
+  std::string pinned_by_;          // why the code stays
 };
 
 }  // namespace yard::base

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// On a library constructed byte by byte, so that every field can have an invalid value. Files as linkers make them are looked
-// at by the tests of plugins.
+// Tests a library that is built byte by byte, so that every field can have an invalid value. The
+// tests of plugins cover files that linkers make.
 #include "base/library.h"
 
 #include <dlfcn.h>

@@ -18,14 +18,13 @@ constinit std::atomic<LogLevels> g_log_levels{kInitialLevels};
 
 namespace {
 
-// What the process has logged, and its sink.
 struct LogTable {
   Mutex lock{Rank::kLog};
-  std::shared_ptr<const LogSink> sink;  // null for the default
+  std::shared_ptr<const LogSink> sink;  // null for the default sink
   uint64_t process = forks();
   std::unordered_set<uint64_t> recent, older;  // hashes of messages
 
-  // Returns whether the message is new. Remembers the last kMostMessages / 2 messages or more.
+  // Returns whether the message is new. Remembers at least the last kMostMessages / 2 messages.
   bool add(LogLevel level, uint32_t slot, std::string_view text) {
     if (std::exchange(process, forks()) != forks()) recent.clear(), older.clear();
     const uint64_t hash =
@@ -37,7 +36,6 @@ struct LogTable {
   }
 };
 
-// The default sink.
 void write_to_stderr(const LogMessage& m) {
   std::string level = to_string(m.level);
   if (::isatty(STDERR_FILENO) != 0) {
@@ -102,7 +100,7 @@ void log(LogLevel level, Logger logger, std::string_view text, bool again) noexc
   t_in_sink = true;
   try {
     write(level, logger, text, again);
-  } catch (...) {  // a sink threw, or memory is short: the message is dropped
+  } catch (...) {  // a sink threw or memory ran out, so the message is dropped
   }
   t_in_sink = false;
   errno = before;
@@ -153,7 +151,7 @@ std::string utc_text(std::chrono::system_clock::time_point at) {
 namespace yard {
 
 void set_log_sink(LogSink sink) {
-  // The old sink ends without the lock, because its destructor may log.
+  // Free the old sink after the lock, because its destructor may log.
   auto next = sink ? std::make_shared<const LogSink>(std::move(sink)) : nullptr;
   base::LogTable& t = base::process_wide<base::LogTable>();
   const std::lock_guard lock(t.lock);

@@ -4,7 +4,7 @@
 //   if (base::log_enabled("select", LogLevel::kInfo))
 //     base::log(LogLevel::kInfo, "select", fmt::format("Op '{}' using '{}'", op, id));
 //
-// A message costs an allocation and a lock, so calls that hit write none.
+// A message costs an allocation and a lock, so calls whose plan is known write none.
 #pragma once
 
 #include <yard/log.h>
@@ -49,15 +49,15 @@ constexpr LogLevels level_in_slot(LogLevels levels, uint32_t slot) noexcept {
   return own != 0 ? own : levels & 15;
 }
 
-// Whether a message of this level would be written. Costs one load.
+// Returns whether a message of this level would be written. Costs one load.
 inline bool log_enabled(Logger logger, LogLevel level) noexcept {
   const LogLevels least = level_in_slot(g_log_levels.load(std::memory_order_relaxed), logger.slot);
   return static_cast<LogLevels>(level) >= least && level < LogLevel::kOff;
 }
 
-// Writes the message, unless its level is disabled or it has been written before and `again` is
-// false. Texts become printable and are cut to kLongestText. Runs the program's sink: hold no
-// Mutex.
+// Writes the message, unless its level is disabled. A message that was written before needs
+// `again`. Texts are made printable and cut to kLongestText. Hold no Mutex, because this runs the
+// program's sink.
 void log(LogLevel level, Logger logger, std::string_view text, bool again = false) noexcept;
 inline void log_event(LogLevel level, Logger logger, std::string_view text) noexcept {
   log(level, logger, text, true);
@@ -65,13 +65,13 @@ inline void log_event(LogLevel level, Logger logger, std::string_view text) noex
 inline constexpr size_t kLongestText = 8192;
 inline constexpr size_t kMostMessages = 4096;
 
-// Reads a text for apply_log_levels(). If it adds to `problems`, the result is unspecified.
+// Reads a text for apply_log_levels(). If this adds to `problems`, the result is unspecified.
 LogLevels parse_log_levels(std::string_view text, std::vector<std::string>& problems);
 
-// Like 2026-03-01T12:00:00.123Z. Takes no lock, unlike gmtime_r, whose lock may be held at a fork.
+// Returns 2026-03-01T12:00:00.123Z. Unlike gmtime_r, takes no lock that a fork may leave locked.
 std::string utc_text(std::chrono::system_clock::time_point at);
 
-// Admits at most one message per interval, and counts the suppressed ones before it.
+// Admits at most one message per interval, and counts the messages it suppresses.
 class LogLimit {
  public:
   static constexpr std::chrono::nanoseconds kInterval = std::chrono::seconds(1);

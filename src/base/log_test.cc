@@ -27,7 +27,7 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
 
-// Each test begins and ends with the default sink and levels, and has texts of its own.
+// Each test begins and ends with the default sink and levels, and has its own texts.
 class Log : public ::testing::Test {
  protected:
   Log() { reset(); }
@@ -44,7 +44,7 @@ class Log : public ::testing::Test {
     return std::string(to_string(m.level)) + ' ' + std::string(m.logger) + ' ' +
            std::string(m.text);
   }
-  // A text that no other test has.
+  // Returns a text that no other test has.
   static std::string unique(std::string text) {
     const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
     return text + " of " + info->name();
@@ -56,7 +56,7 @@ TEST_F(Log, AnEventIsWrittenEachTime) {
   collect();
   const std::string text = unique("it happened");
   for (int i = 0; i < 3; ++i) log_event(LogLevel::kError, "policy", text);
-  log(LogLevel::kError, "policy", text);  // heard before
+  log(LogLevel::kError, "policy", text);  // was logged before
   EXPECT_THAT(seen_,
               ElementsAre("error policy " + text, "error policy " + text, "error policy " + text));
   log_event(LogLevel::kDebug, "policy", text);
@@ -242,7 +242,7 @@ TEST_F(Log, TheDefaultIsColouredOnATerminal) {
   EXPECT_THAT(std::string(buffer, static_cast<size_t>(n)), HasSubstr("\x1b[31merror\x1b[0m yard."));
 }
 
-// The exit code of a child that runs `f`; its signal plus 1000 if one killed it.
+// Returns the exit code of a child that runs `f`, or 1000 plus the signal that killed it.
 template <class F>
 int in_child(const F& f) {
   const pid_t child = fork();
@@ -304,7 +304,7 @@ TEST_F(Log, AClosedStderrIsNoProblem) {
   close(saved);
 }
 
-// A child forked while other threads are logging logs itself, and never waits for them.
+// A child that is forked while other threads log can log too, and never waits for them.
 TEST_F(Log, AChildOfForkLogsWhateverItsParentsThreadsWereDoing) {
   std::atomic<bool> stop{false};
   std::atomic<int> written{0};
@@ -325,7 +325,7 @@ TEST_F(Log, AChildOfForkLogsWhateverItsParentsThreadsWereDoing) {
       const bool sink_kept = written.load() == 1;
       dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
       set_log_sink({});
-      log(LogLevel::kError, "base", common);  // by the default sink
+      log(LogLevel::kError, "base", common);  // uses the default sink
       apply_log_levels("off").ignore();
       _exit(sink_kept ? 0 : 1);
     }

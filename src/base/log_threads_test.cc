@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logs from many threads while sinks and levels change: nothing is lost, written twice or used after it
-// went.
+// Logs from many threads while sinks and levels change. No message is lost or written twice, and no
+// sink is used after its end.
 #include <gtest/gtest.h>
 
 #include <atomic>

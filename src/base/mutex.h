@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Locks that survive fork(). One handler (fork.cc) takes every Mutex before a fork, so that what
-// they protect is whole in the child, and releases them in parent and child.
+// Locks that survive fork(). One handler (fork.cc) takes every Mutex before a fork, so that the
+// child finds intact data, and releases them in parent and child.
 //
 //   class Board {
 //     mutable base::Mutex lock_{base::Rank::kBoard};
@@ -25,8 +25,9 @@
 
 namespace yard::base {
 
-// The order in which mutexes are taken, lowest first. A mutex of kOutput is held while a file is
-// written, so a fork does not take it: the child makes it again and drops what it protects.
+// The order in which mutexes are taken, lowest first. A fork does not take mutexes of kOutput,
+// because they are held while a file is written. The child makes them again and drops the data that
+// they protect.
 // clang-format off
 enum class Rank : uint8_t {
   kRuntimes, kLoader, kRules, kFunctions, kPublish, kPlans, kStates, kBoard, kCanary, kCalls,
@@ -34,8 +35,8 @@ enum class Rank : uint8_t {
 };
 // clang-format on
 
-// Has no destructor, so that threads may use a global one while the process exits. Mutexes of one
-// rank share some locks: holding one may keep another one waiting.
+// Has no destructor, so that threads may use a global Mutex while the process exits. Mutexes of one
+// rank share some locks, so holding one may block another.
 class Mutex {
  public:
   constexpr explicit Mutex(Rank rank) noexcept : rank_(rank) {}
@@ -56,7 +57,7 @@ class Condition {
 
   void notify_all() noexcept;
 
-  // May wake early. Returns false after `end`.
+  // May return early. Returns false after `end`.
   bool wait_until(Lock& lock, Time end) noexcept;
   void wait(Lock& lock) noexcept { wait_until(lock, Time::max()); }
   template <class Predicate>
@@ -75,8 +76,8 @@ class Condition {
   std::atomic<uint32_t> wakes_{0};
 };
 
-// The one T of this process, made by the first call and never destroyed, because threads may use it
-// while the process exits. T must have internal linkage.
+// Returns the one T of this process, which the first call makes. The T is never destroyed, because
+// threads may use it while the process exits. T must have internal linkage.
 template <class T>
 T& process_wide() {
   static constinit std::once_flag once;
@@ -86,8 +87,8 @@ T& process_wide() {
 }
 
 // Every forked child calls `then`, in the order of construction, after all mutexes have been
-// released. Make it the last member, so that it is not called while its object is made or
-// destroyed. `then` must not destroy another InChild.
+// released. Make this the last member, so that `then` does not run while its object is being made
+// or destroyed. `then` must not destroy another InChild.
 class InChild {
  public:
   explicit InChild(std::function<void()> then);
@@ -97,11 +98,11 @@ class InChild {
   const std::function<void()> then;
 };
 
-// The number of forks since the library was loaded.
+// Returns the number of forks since the library was loaded.
 uint64_t forks() noexcept;
 
-// Lives while this thread runs foreign code outside of a call. If the code forks, that does not
-// wait for a library that is being opened, because the thread that opens it may be waiting for this
+// Exists while this thread runs foreign code outside of a call. If the code forks, the fork does
+// not wait for a library that is being opened, because the opening thread may be waiting for this
 // code.
 class ForeignCode {
  public:
@@ -110,7 +111,7 @@ class ForeignCode {
   ForeignCode& operator=(ForeignCode&&) = delete;
 };
 
-// Lives while this thread opens or closes a shared library. The C library then holds locks that
+// Exists while this thread opens or closes a shared library. The C library then holds locks that
 // would stay locked in a child, so fork() waits up to a second for such threads.
 class OpeningLibrary {
  public:

@@ -27,7 +27,7 @@ uint64_t make_seed() noexcept {
 
 uint64_t thread_random() noexcept {
   thread_local uint64_t state = 0;
-  thread_local uint64_t seeded = UINT64_MAX;  // the number of forks when it was
+  thread_local uint64_t seeded = UINT64_MAX;  // the number of forks when `state` was seeded
   if (const uint64_t now = forks(); seeded != now) state = make_seed(), seeded = now;
   return mixed(state += 0x9e3779b97f4a7c15u);
 }

@@ -6,13 +6,13 @@
 
 namespace yard::base {
 
-// Each thread has its own sequence (splitmix64), and another one in a forked child.
+// Each thread has its own sequence (splitmix64), and a new one in a forked child.
 uint64_t thread_random() noexcept;
 
-// True for one in `n` calls at random, and always for 0 and 1.
+// Returns true for one call in `n` at random, and always for 0 and 1.
 inline bool one_in(uint64_t n) noexcept { return n <= 1 || thread_random() <= UINT64_MAX / n; }
 
-// Uniform in [0, 1).
+// Returns a uniform number in [0, 1).
 inline double random_unit() noexcept {
   return static_cast<double>(thread_random() >> 11) * 0x1p-53;
 }

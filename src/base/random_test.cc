@@ -20,7 +20,7 @@ TEST(Random, OneInNIsTheShareOfNAtRandom) {
   for (const uint64_t n : {2u, 10u, 100u}) {
     int sampled = 0;
     for (int i = 0; i < kCalls; ++i) sampled += one_in(n);
-    // More than six standard deviations.
+    // The tolerance is more than six standard deviations.
     const double expected = kCalls / static_cast<double>(n);
     EXPECT_NEAR(sampled, expected, 7 * std::sqrt(expected)) << n;
   }
@@ -28,7 +28,7 @@ TEST(Random, OneInNIsTheShareOfNAtRandom) {
   EXPECT_TRUE(one_in(1));
 }
 
-// A loop over layers repeats with a period: each of its calls must get its share.
+// A loop over layers has a period, and each of its calls must get its share.
 TEST(Random, EveryCallOfALoopIsSampled) {
   constexpr int kPeriod = 10, kRounds = 2000;
   int sampled[kPeriod] = {};

@@ -27,7 +27,6 @@ List pop(List& from) noexcept {
 
 struct ProcessReclaimer : Reclaimer {};
 
-// Whether the calls that a forked child has inherited have ended.
 constinit std::shared_ptr<const std::atomic<bool>> g_inherited;
 
 std::vector<const void*> hazards() {
@@ -45,9 +44,10 @@ void barrier_in_all_threads() noexcept {
     return ::syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
   };
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  // Needed even if readers fence now, because one may have read before that it need not.
+  // Try membarrier even if readers fence now, because a reader may have read earlier that it need
+  // not.
   if (membarrier() || reader_fences()) return;
-  // No thread has registered yet, or the process is no longer allowed to use it.
+  // No thread has registered yet, or the process may no longer use membarrier.
   register_membarrier();
   membarrier();
 #endif
@@ -57,7 +57,7 @@ Reclaimer& reclaimer() noexcept { return process_wide<ProcessReclaimer>(); }
 
 void restart_reclaimer() noexcept {
   register_membarrier();
-  // If memory is short, nothing that the parent removed is ever freed here.
+  // If memory runs out, the child never frees objects that the parent removed.
   static constexpr std::atomic<bool> kNever{false};
   if (!or_out_of_memory([] { g_inherited = when_calls_end(); }).ok())
     g_inherited = std::shared_ptr<const std::atomic<bool>>(std::shared_ptr<void>(), &kNever);
@@ -99,7 +99,7 @@ size_t Reclaimer::pending() const {
 
 size_t Reclaimer::collect() noexcept {
   for (;;) {
-    List batch;  // the oldest first
+    List batch;  // oldest first
     {
       const std::lock_guard lock(mutex_);
       while (retired_ != nullptr) push(batch, pop(retired_));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Returning the error of a Result, and turning lack of memory into an error.
+// Macros and functions that return the error of a Result, or turn lack of memory into an error.
 #pragma once
 
 #include <yard/status.h>
@@ -18,7 +18,7 @@
 
 namespace yard::base {
 
-// Returns the Status or Result of f(), or Status::out_of_memory() if it throws std::bad_alloc. For
+// Returns the Status or Result of f(), or Status::out_of_memory() if f() throws std::bad_alloc. For
 // functions at the boundary of the library.
 template <class F, class R = std::invoke_result_t<const F&>>
 std::conditional_t<std::is_void_v<R>, Status, R> or_out_of_memory(const F& f) {

@@ -31,7 +31,7 @@ ErrorClass class_of(Code code) noexcept {
   }
 }
 
-// The representation of every out_of_memory(), which is never changed or freed.
+// The representation of every out_of_memory(). It is never changed or freed.
 alignas(Status::Rep) constinit std::byte g_out_of_memory[sizeof(Status::Rep)]{};
 
 bool is_shared(const Status::Rep* rep) noexcept {
@@ -42,7 +42,7 @@ bool is_shared(const Status::Rep* rep) noexcept {
 
 Status Status::out_of_memory() noexcept {
   static constinit std::once_flag once;
-  std::call_once(once, [] {  // the message is short enough to lie inside of the string
+  std::call_once(once, [] {  // the message fits into the string object
     new (g_out_of_memory) Rep{Code::kOutOfMemory, ErrorClass::kTransient, "out of memory", {}};
   });
   return adopt(reinterpret_cast<Rep*>(g_out_of_memory));

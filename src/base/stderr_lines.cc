@@ -26,7 +26,7 @@ size_t write_some_lines(std::string_view lines) {
   struct stat info;
   if (::fstat(STDERR_FILENO, &info) != 0) return lines.size();
   const bool is_file = S_ISREG(info.st_mode);
-  // Opens the pipe or terminal again, because O_NONBLOCK on standard error itself would concern the
+  // Opens the pipe or terminal again, because O_NONBLOCK on standard error itself would affect the
   // program and other processes.
   const File own(is_file ? -1
                          : ::open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
@@ -45,7 +45,7 @@ size_t write_some_lines(std::string_view lines) {
     }
     done += piece.size();
   }
-  return lines.size();  // there is nowhere to report an error
+  return lines.size();  // errors cannot be reported anywhere
 }
 
 void count_dropped_lines(std::string_view lines) noexcept {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines on standard error. Writing them never waits, because a pipe that nobody reads must not stop
+// Writes lines to standard error without waiting, because a pipe that nobody reads must not stop
 // the program.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace yard::base {
 // broken.
 size_t write_some_lines(std::string_view lines);
 
-// Drops and counts the lines that would have to wait, and writes their number before later lines.
+// Drops and counts lines that would have to wait, and writes their number before later lines.
 void write_or_drop_lines(std::string_view lines);
 void count_dropped_lines(std::string_view lines) noexcept;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Standard error that takes nothing: a pipe, a socket and a terminal that nobody reads.
+// Tests a standard error that takes nothing: a pipe, a socket and a terminal that nobody reads.
 #include "base/stderr_lines.h"
 
 #include <fcntl.h>
@@ -24,7 +24,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Makes `to` standard error until its end.
+// Redirects standard error to `to` while it lives.
 class WithStderr {
  public:
   explicit WithStderr(int to) : before_(::dup(STDERR_FILENO)) { ::dup2(to, STDERR_FILENO); }
@@ -56,7 +56,7 @@ Ends terminal_ends() {
   return {std::move(master), std::move(slave)};
 }
 
-// Reads what is there.
+// Reads everything that is available.
 std::string drain(const File& from) {
   std::string to;
   char buffer[4096];
@@ -71,8 +71,8 @@ std::string drain(const File& from) {
 
 const std::string kLine = std::string(99, 'x') + '\n';
 
-// These tests hang if a write waits. A terminal moves bytes between its buffers by itself: it may
-// take more lines, and a notice with them, before anybody reads, and it may take a part of a line.
+// These tests hang if a write waits. A terminal moves bytes between its own buffers, so it may take
+// more lines and a notice before anybody reads, and it may take a part of a line.
 void expect_lines_are_dropped_and_counted(const Ends& ends, bool is_terminal = false) {
   const WithStderr now(ends.write.fd());
   for (int i = 0; i < 10'000; ++i) write_or_drop_lines(kLine);
@@ -83,7 +83,7 @@ void expect_lines_are_dropped_and_counted(const Ends& ends, bool is_terminal = f
   if (!is_terminal) {
     EXPECT_THAT(all, Not(HasSubstr("dropped")));
   }
-  // A terminal may need a while until it takes more.
+  // A terminal may need some time before it takes more.
   for (int i = 0; i < 50 && all.find("the last") == all.npos; ++i) {
     write_or_drop_lines("the last\n");
     all += drain(ends.read);
@@ -133,7 +133,7 @@ TEST(StderrLines, SomeLinesAreWholeLines) {
   EXPECT_LT(done, many.size());
   EXPECT_EQ(done % kLine.size(), 0u);
   EXPECT_EQ(drain(ends.read).size(), done);
-  const std::string one(10 * PIPE_BUF, 'y');  // in pieces
+  const std::string one(10 * PIPE_BUF, 'y');  // is written in pieces
   EXPECT_EQ(write_some_lines(one), one.size());
   EXPECT_EQ(drain(ends.read), one);
 }

@@ -29,11 +29,11 @@ Status start_thread(const char* name, std::function<void()> run) {
   sigfillset(&all);
   for (const int fatal : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP})
     sigdelset(&all, fatal);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread inherits it
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread inherits the mask
   Status status;
   try {
     std::thread([name, run = std::move(run)] {
-      // Another thread would open a file for this, which a program started meanwhile inherits.
+      // Another thread would open a file for this, which a program that starts now would inherit.
       pthread_setname_np(pthread_self(), name);
       run();
     }).detach();
@@ -47,11 +47,10 @@ Status start_thread(const char* name, std::function<void()> run) {
   return status;
 }
 
-// Shared by a TaskThread and its thread.
 struct TaskQueue : std::enable_shared_from_this<TaskQueue> {
   TaskQueue(const char* n, TaskHooks h) : name(n), hooks(std::move(h)) {}
 
-  Status add(Time when, std::function<void()>&& task);  // under the lock
+  Status add(Time when, std::function<void()>&& task);  // the caller holds the lock
   Status resume();
   void run();
   void halt();
@@ -79,7 +78,7 @@ constexpr seconds kLongestEnd(1), kForEver = std::chrono::hours(24 * 365);
 std::atomic<bool> g_due_at_call{false};
 std::atomic<void (*)()> g_at_next_call{nullptr};
 
-// The queues that have started their threads. The lock may be taken while that of a queue is held.
+// A thread may take this lock while it holds the lock of a queue.
 struct StartedQueues {
   Mutex lock{Rank::kLog};
   std::vector<std::weak_ptr<TaskQueue>> queues;
@@ -98,7 +97,7 @@ struct StartedQueues {
       if (auto queue = weak.lock()) found.push_back(std::move(queue));
     return found;
   }
-  // Threads must not run on while the statics that they use are destroyed.
+  // Threads must not continue while the statics that they use are destroyed.
   static void end_all() {
     const auto all = process_wide<StartedQueues>().all();
     for (const auto& queue : all) queue->halt();
@@ -177,7 +176,7 @@ void TaskQueue::wait(seconds longest) {
     changed.wait_for(l, longest, [&] { return done; });
 }
 
-// Does not destroy the tasks, because ending what they own is up to the parent.
+// Does not destroy the tasks, because the parent must end the objects that they own.
 void TaskQueue::abandon() noexcept {
   std::construct_at(&tasks);
   resumes |= started && hooks.in_child != nullptr;
@@ -230,19 +229,19 @@ void run_due_at_call() noexcept {
 
 namespace {
 
-thread_local EndTogether* t_together = nullptr;  // the outermost
+thread_local EndTogether* t_together = nullptr;  // the outermost EndTogether
 
-// The threads that run what end_on_own_thread() is given. They end when nothing is waiting.
+// The threads that run the functions given to end_on_own_thread(). They end when none is waiting.
 struct Enders {
   struct Item {
     std::function<void()> end;
-    std::shared_ptr<size_t> left;  // of EndTogether, under the lock
+    std::shared_ptr<size_t> left;  // of EndTogether; guarded by lock
   };
   Mutex lock{Rank::kTasks};
   Condition changed;
   std::list<Item> waiting;
   size_t threads = 0;
-  // What the parent was about to end stays as it is.
+  // The child leaves the objects alone that the parent was about to end.
   InChild in_child{[this] { leave_waiting(), threads = 0; }};
 
   Enders() { std::atexit(at_exit); }
@@ -254,7 +253,7 @@ struct Enders {
   }
   void leave_waiting() noexcept { std::construct_at(&waiting); }  // needs no memory
 
-  // Under the lock. Fails if no thread will run what is waiting.
+  // The caller holds the lock. Fails if no thread will run the waiting functions.
   Status start_thread_if_needed() {
     if (waiting.empty() || threads == kMostHangingEnds) return {};
     Status started = start_thread("yard-reclaim", [this] { run(); });
@@ -276,7 +275,7 @@ struct Enders {
   }
 
   void run_one(const Item item) {
-    // The function may end the thread, so this is done by a destructor.
+    // Use a destructor here, because the function may end the thread.
     struct Running {
       Enders& all;
       size_t& left;
@@ -308,7 +307,7 @@ EndTogether::EndTogether() noexcept : outer_(t_together) {
 }
 EndTogether::~EndTogether() {
   t_together = outer_;
-  if (left_.use_count() <= 1 || inside_call()) return;  // nothing that has not returned shares it
+  if (left_.use_count() <= 1 || inside_call()) return;  // all functions have returned
   Enders& all = process_wide<Enders>();
   std::unique_lock l(all.lock);
   all.changed.wait_for(l, kLongestEnd, [&] { return *left_ == 0; });

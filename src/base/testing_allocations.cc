@@ -15,7 +15,7 @@ namespace {
 
 thread_local constinit bool t_armed = false, t_failed = false, t_all_later = false;
 thread_local constinit uint64_t t_before = 0;
-// Of all threads but one.
+// These concern all threads but one.
 constinit std::atomic<bool> g_armed{false}, g_failed{false};
 constinit std::atomic<bool> g_all_later{false};
 constinit std::atomic<int64_t> g_before{0};
@@ -30,7 +30,7 @@ bool other_fails() noexcept {
   return true;
 }
 
-// Whether this allocation is one that fails.
+// Returns whether this allocation must fail.
 bool fails() noexcept {
   if (!t_armed) return other_fails();
   if (t_before > 0) return --t_before, false;
@@ -67,7 +67,7 @@ using yard::base::fails;
 
 #if defined(YARD_UNDER_ASAN) || defined(YARD_UNDER_TSAN)
 
-// A sanitizer owns malloc: only what C++ allocates fails.
+// A sanitizer owns malloc, so only C++ allocations fail.
 namespace {
 
 void* take(size_t n) {
@@ -107,7 +107,7 @@ void operator delete[](void* p, size_t, std::align_val_t) noexcept { std::free(p
 
 #else
 
-// All of the program, C and C++: this malloc is found before the C library's.
+// All allocations fail, in C and C++, because this malloc is found before the C library's.
 extern "C" {
 
 void* __libc_malloc(size_t) noexcept;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allocations that fail, for tests and fuzzers: a program that is linked with testing_allocations.cc can have the n-th
-// allocation of a thread fail, alone or with all later ones.
+// Failing allocations, for tests and fuzzers. A program that is linked with testing_allocations.cc
+// can make the n-th allocation of a thread fail, alone or with all later ones.
 //
 //   for (uint64_t n = 0;; ++n) {
 //     base::FailingAllocations failing(n, base::FailingAllocations::kOne);
@@ -18,14 +18,14 @@ class FailingAllocations {
  public:
   enum Which { kOne, kAllLater };
   enum Where { kThisThread, kOtherThreads };
-  // From now on, on this thread or on all others, `before` allocations succeed, then one or all later ones fail. One object
-  // at a time.
+  // Lets `before` allocations succeed, on this thread or on all others. Then one fails, or all
+  // later ones do. Only one object may exist at a time.
   FailingAllocations(uint64_t before, Which which, Where where = kThisThread) noexcept;
   ~FailingAllocations() { end(); }
   FailingAllocations(const FailingAllocations&) = delete;
   FailingAllocations& operator=(const FailingAllocations&) = delete;
 
-  // Allocations succeed again. Whether one has failed.
+  // Lets allocations succeed again. Returns whether one has failed.
   bool end() noexcept;
 };
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the allocator of the address sanitizer, and its list of threads, survive a fork, for tests that fork while other
-// threads allocate, begin and end.
+// Makes the allocator of the address sanitizer, and its list of threads, survive a fork. For tests
+// that fork while other threads allocate, begin and end.
 //
-// The C library takes its allocator's locks around fork, so that a child finds them free. The sanitizer's
-// allocator does so only from LLVM 17 on; before that, and in GCC's, a child in which another thread's
-// allocation was cut short waits for ever in its own next one. Here every allocation passes a door that fork
-// shuts: a fork comes between two allocations, and at any other point of what threads do. The list of threads has a lock
-// that the search for leaks takes; fork does, too.
+// The C library takes its allocator's locks around fork, so that a child finds them free. The
+// sanitizer's allocator does so only from LLVM 17 on. Before, and in GCC, a child may wait for ever
+// in its next allocation, if the fork interrupted an allocation of another thread. Here every
+// allocation passes a door that fork shuts, so a fork comes between two allocations. Fork also
+// takes the lock of the list of threads, which the search for leaks needs.
 //
-// All the rest stays the sanitizer's, but it cannot tell any more whether memory came from new or from malloc.
-// This file itself is compiled without: the sanitizer allocates before it is ready.
+// The sanitizer does all the rest, but cannot tell any more whether memory came from new or from
+// malloc. This file is compiled without the sanitizer, which allocates before it is ready.
 #include <elf.h>
 #include <link.h>
 #include <pthread.h>
@@ -30,17 +30,18 @@ void __interceptor_free(void*);
 void __lsan_disable(void);
 void __lsan_enable(void);
 }
-namespace __lsan {  // as they are called up to LLVM 16
+namespace __lsan {  // their names up to LLVM 16
 [[gnu::weak]] void LockThreadRegistry();
 [[gnu::weak]] void UnlockThreadRegistry();
 }  // namespace __lsan
 
 namespace {
 
-// Not std::atomic: of an inline function the linker may take the copy of a file that is compiled with the sanitizer.
+// Not std::atomic, because the linker may take the copy of an inline function from a file that is
+// compiled with the sanitizer.
 int g_inside = 0;
 int g_shut = 0;
-thread_local bool t_forking = false;  // its handlers may allocate: nobody else does
+thread_local bool t_forking = false;  // its fork handlers may allocate, other threads may not
 
 bool is_shut() { return __atomic_load_n(&g_shut, __ATOMIC_SEQ_CST) != 0; }
 void leave() { __atomic_fetch_sub(&g_inside, 1, __ATOMIC_SEQ_CST); }
@@ -66,7 +67,7 @@ class Door {
   bool passed_ = false;
 };
 
-// One fork at a time: two threads may want to.
+// Two threads may fork, but only one at a time.
 void before_fork() {
   while (__atomic_exchange_n(&g_shut, 1, __ATOMIC_SEQ_CST) != 0) sched_yield();
   t_forking = true;
@@ -79,14 +80,14 @@ void in_parent() {
   __atomic_store_n(&g_shut, 0, __ATOMIC_SEQ_CST);
 }
 void in_child() {
-  __atomic_store_n(&g_inside, 0, __ATOMIC_SEQ_CST);  // a thread may have looked in and not gone yet
+  __atomic_store_n(&g_inside, 0, __ATOMIC_SEQ_CST);  // the parent's threads are gone
   in_parent();
 }
 
 [[gnu::constructor]] void watch() { pthread_atfork(before_fork, in_parent, in_child); }
 
-// The search for leaks passes over what the dynamic linker keeps. It knows that by who has called the allocator, which
-// is this file now.
+// The search for leaks ignores memory of the dynamic linker, which it recognises by the caller of
+// the allocator. The caller is this file now.
 class Caller {
  public:
   explicit Caller(const void* address) noexcept : is_linker_(linker_holds(address)) {

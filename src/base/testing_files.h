@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests with files: a temporary folder, the ways files are written, and waiting with a deadline.
+// Helpers for tests with files: a temporary folder, the usual ways to write files, and waiting with
+// a deadline.
 #pragma once
 
 #include <sys/mman.h>
@@ -18,7 +19,7 @@
 
 namespace yard::base {
 
-// An open file without a name.
+// Returns an open file without a name.
 inline File file_of(std::string_view bytes) {
   File file(::memfd_create("yard-test", MFD_CLOEXEC));
   if (!file || write_all(file.fd(), bytes) != 0) std::abort();
@@ -48,14 +49,14 @@ inline void write_in_place(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::trunc) << text;
 }
 
-// As editors and deployment tools do.
+// Replaces a file as editors and deployment tools do.
 inline void replace(const std::string& path, const std::string& text) {
   write_in_place(path + ".new", text);
   std::filesystem::rename(path + ".new", path);
 }
 
-// As container platforms do with mounted configuration: files are links through `..data`, which is pointed at
-// another folder.
+// Replaces a file as container platforms do with mounted configuration: files are links through
+// `..data`, which is pointed at another folder.
 inline void swap_data(const TempFolder& folder, const std::string& version, const std::string& file,
                       const std::string& text) {
   namespace fs = std::filesystem;
@@ -67,7 +68,7 @@ inline void swap_data(const TempFolder& folder, const std::string& version, cons
   if (!fs::is_symlink(folder / file)) fs::create_symlink("..data/" + file, folder / file);
 }
 
-// False if it has not become true within the time.
+// Returns false if the time is over before `is` returns true.
 inline bool eventually(const std::function<bool()>& is,
                        std::chrono::milliseconds within = std::chrono::seconds(60)) {
   const auto end = std::chrono::steady_clock::now() + within;

@@ -27,11 +27,11 @@ inline void end_after_a_minute() {
   ::alarm(60);
 }
 
-// Whether `f` returns true in a child; one that hangs is ended after a minute.
+// Returns whether `f` returns true in a child. A child that hangs is ended after a minute.
 template <class F>
 bool true_in_child(const F& f) {
   void* here[1];
-  ::backtrace(here, 1);  // loads what it needs, which a child may not be able to
+  ::backtrace(here, 1);  // loads a library now, because a child may not be able to
   const pid_t child = ::fork();
   if (child == 0) {
     end_after_a_minute();
@@ -41,7 +41,8 @@ bool true_in_child(const F& f) {
   return ::waitpid(child, &status, 0) == child && status == 0;
 }
 
-// In a child: from now on no thread can be started. False where a process may not restrict itself so.
+// Call this in a child, which can then start no threads. Returns false if the process may not
+// restrict itself.
 inline bool deny_threads() {
   sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

@@ -18,7 +18,7 @@
 namespace yard::base {
 namespace {
 
-constexpr size_t kLongest = 128;  // bytes of a word that are compared
+constexpr size_t kLongest = 128;  // compare at most this many bytes of a word
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
@@ -28,11 +28,11 @@ constexpr std::string_view kEscaped = "\"\\\n\t\r", kLetters = "\"\\ntr";
 struct Character {
   std::string_view bytes;
   uint32_t code = 0;
-  bool valid = false;  // if not, this is one byte that is not UTF-8
+  bool valid = false;  // if false, this is one byte that is not UTF-8
 };
 
 Character character_at(std::string_view text, size_t at) {
-  constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};  // code, by the number of bytes
+  constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};  // by the number of bytes
   const auto first = static_cast<unsigned char>(text[at]);
   const auto ones = static_cast<size_t>(std::countl_one(first));
   const std::string_view bytes = text.substr(at, std::max<size_t>(ones, 1));
@@ -48,15 +48,15 @@ Character character_at(std::string_view text, size_t at) {
   return {bytes, code, true};
 }
 
-// Whether a terminal or a log would obey a character instead of showing it: control characters,
-// marks of the direction of text, and those that some viewers show as the end of a line.
+// Returns true for characters that terminals or logs obey instead of showing: control characters,
+// marks of the direction of text, and ends of lines in some viewers.
 bool is_obeyed(uint32_t c) {
   return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x061c || c == 0x200e || c == 0x200f ||
          (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
 }
 
-// Appends the character at text[at], escaped where a terminal or a log would not show it, or where
-// it cannot stand between double quotes. Returns its length.
+// Appends the character at text[at]. Escapes it if a terminal or a log would not show it, or if it
+// cannot stand between double quotes. Returns its length.
 size_t append_printable(std::string& out, std::string_view text, size_t at, bool quoted = false) {
   const Character c = character_at(text, at);
   const size_t letter = kEscaped.find(text[at]);
@@ -71,7 +71,7 @@ size_t append_printable(std::string& out, std::string_view text, size_t at, bool
   return c.bytes.size();
 }
 
-// If `lines` is false, the result is one line, without lines that only point at a column.
+// If `lines` is false, returns one line, without lines that only point at a column.
 std::string escaped(std::string_view text, size_t most, bool lines) {
   while (text.ends_with('\n')) text.remove_suffix(1);
   std::string out;
@@ -115,7 +115,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string_view closest(std::string_view word, const std::vector<std::string>& candidates) {
-  // A third of the word may be wrong; short words need at least one letter right.
+  // A third of the word may be wrong. Short words need at least one letter right.
   const size_t limit = std::max<size_t>(1, std::min<size_t>(word.size(), kLongest) / 3);
   size_t best = limit + 1;
   std::string_view found;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text: suggestions for misspelt names, quoting, numbers that round-trip, and places in a source.
+// Text: suggestions for misspelled names, quoting, numbers that round-trip, and places in a source.
 #pragma once
 
 #include <charconv>
@@ -14,35 +14,35 @@
 
 namespace yard::base {
 
-// The number of insertions, deletions, replacements and swaps that turn `a` into `b`.
+// Returns the number of insertions, deletions, replacements and swaps that turn `a` into `b`.
 size_t edit_distance(std::string_view a, std::string_view b);
-// The candidate nearest to `word`, or an empty text if none is near.
+// Returns the candidate nearest to `word`, or an empty text if none is near.
 std::string_view closest(std::string_view word, const std::vector<std::string>& candidates);
-// "; did you mean 'x'?" or an empty text.
+// Returns "; did you mean 'x'?" or an empty text.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
-// "a, b or c".
+// Returns "a, b or c".
 std::string one_of(const std::vector<std::string>& words);
 
 // Puts text into double quotes with the escapes \" \\ \n \t \r \xhh.
 std::string quote(std::string_view text);
-// Reads a result of quote() from text[pos] on. Moves `pos` behind it or to an invalid character.
+// Reads a result of quote() that begins at text[pos]. Moves `pos` behind it or to an invalid
+// character.
 std::optional<std::string> unquote(std::string_view text, size_t& pos);
 // Quotes at most `most` bytes of input for a message. Escapes bytes that are not UTF-8.
 std::string excerpt(std::string_view text, size_t most = 80);
-// A JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
+// Returns a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
 std::string json_string(std::string_view text);
 
-// See yard/log.h.
 inline constexpr size_t kLongestPrintable = 2048;
 std::string printable(std::string_view text, size_t most = kLongestPrintable);
-// Keeps newlines, and indents later lines so that none looks like a message of its own.
+// Keeps newlines, and indents later lines so that they do not look like other messages.
 std::string printable_lines(std::string_view text, size_t most);
 
 std::string exception_text(const std::exception& e);
-// Describes the exception that is being handled. Rethrows the unwinding of a thread that ends.
+// Describes the current exception. Rethrows the unwinding of a thread that ends.
 std::string current_exception_text();
 
-// The shortest text that reads back as the same double: "1.0", "1e-6", "nan".
+// Returns the shortest text that reads back as this double: "1.0", "1e-6", "nan".
 std::string format_double(double value);
 std::string seconds_text(std::chrono::nanoseconds d);
 // Reads all of `text` as a number that fits T. The optional base is for integers.
@@ -55,25 +55,24 @@ std::optional<T> number(std::string_view text, auto... base) {
   return value;
 }
 
-// "column 7", or "line 2, column 7" in a text of several lines.
+// Returns "column 7", or "line 2, column 7" if the text has several lines.
 std::string place_of(std::string_view text, size_t offset);
-// The line that holds `offset`, and a second line with a caret below it, both indented.
+// Returns the line that holds `offset`, and below it a line with a caret, both indented.
 std::string caret_at(std::string_view text, size_t offset);
 
-// Whether text is a word of letters, digits, '_', '.' and '-'.
+// Returns whether text is a word of letters, digits, '_', '.' and '-'.
 bool is_bare_word(std::string_view text) noexcept;
-// Removes spaces and tabs at both ends.
 std::string_view trim(std::string_view text) noexcept;
-// The trimmed parts between separators.
+// Returns the trimmed parts between separators.
 std::vector<std::string_view> split(std::string_view text, char separator);
-// These three know ASCII letters only.
+// These three functions know ASCII letters only.
 std::string lower(std::string_view text);
 std::string upper(std::string_view text);
 bool same_word(std::string_view a, std::string_view b) noexcept;
 
-// A copy that is never freed. Equal texts share it.
+// Returns a copy that is never freed. Equal texts share one copy.
 const char* interned(std::string_view text);
-// Length of the UTF-8 sequence that begins at text[at], or 0.
+// Returns the length of the UTF-8 sequence that begins at text[at], or 0.
 size_t utf8_length(std::string_view text, size_t at) noexcept;
 
 }  // namespace yard::base

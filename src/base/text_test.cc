@@ -176,10 +176,10 @@ TEST(JsonString, ReplacesBytesThatAreNotUtf8) {
   const auto in = [&](const char* s) { return json_string(s); };
   EXPECT_EQ(in("\xff"), std::string("\"") + bad + "\"");
   EXPECT_EQ(in("a\x80z"), std::string("\"a") + bad + "z\"");
-  // Cut short at the end and in the middle.
+  // A sequence may be cut short at the end and in the middle.
   EXPECT_EQ(in("\xe2\x82"), std::string("\"") + bad + bad + "\"");
   EXPECT_EQ(in("\xe2\x82x"), std::string("\"") + bad + bad + "x\"");
-  // Overlong forms, surrogates, beyond the last code point.
+  // These are overlong forms, surrogates, and a code beyond the last code point.
   EXPECT_EQ(in("\xc0\xaf"), std::string("\"") + bad + bad + "\"");
   EXPECT_EQ(in("\xe0\x80\xaf"), std::string("\"") + bad + bad + bad + "\"");
   EXPECT_EQ(in("\xed\xa0\x80"), std::string("\"") + bad + bad + bad + "\"");
@@ -187,7 +187,7 @@ TEST(JsonString, ReplacesBytesThatAreNotUtf8) {
   EXPECT_EQ(in("\xf0\x80\x80\x80"), std::string("\"") + bad + bad + bad + bad + "\"");
 }
 
-// Whatever goes in, what comes out is one quoted string without raw control characters.
+// For any input, the output is one quoted string without raw control characters.
 TEST(JsonString, IsWellFormedForAnyBytes) {
   EXPECT_TRUE(rc::check("any bytes", [](const std::string& text) {
     const std::string out = json_string(text);

@@ -40,8 +40,8 @@ void forget_use(ThreadRecord& r, std::memory_order order) noexcept {
   r.depth = 0;
 }
 
-// Called by a pthread key, because thread_local destructors run before those: a call that such a
-// destructor makes still finds its record, and a later one registers again.
+// A pthread key calls this after the thread_local destructors. So a call that such a destructor
+// makes still finds its record, and a later call registers again.
 void on_thread_exit(void* record) {
   auto* r = static_cast<ThreadRecord*>(record);
   t_thread = nullptr;
@@ -50,7 +50,7 @@ void on_thread_exit(void* record) {
     if (hook != nullptr && r->locals[i] != nullptr) hook(r->locals[i]);
     r->locals[i] = nullptr;
   }
-  forget_use(*r, std::memory_order_release);  // it may have ended inside a call
+  forget_use(*r, std::memory_order_release);  // the thread may have ended inside a call
   r->in_use.store(false, std::memory_order_release);
 }
 
@@ -67,11 +67,11 @@ ThreadRecord& free_record() {
 ThreadRecord& take_record() {
   static constinit std::once_flag once;
   std::call_once(once, [] {
-    register_membarrier();  // before its first read a thread must know whether to fence
+    register_membarrier();  // a thread must know before its first read whether to fence
     if (pthread_key_create(&g_exit_key, on_thread_exit) != 0) std::abort();  // no keys left
   });
   ThreadRecord& r = free_record();
-  // Again if set_reader_fences() was here between the load and the store.
+  // Repeat this if set_reader_fences() ran between the load and the store.
   bool fences;
   do {
     fences = reader_fences();
@@ -85,7 +85,7 @@ ThreadRecord& take_record() {
   return r;
 }
 
-// The block of a slot that is not inline; `at` becomes its place there.
+// Returns the block of a slot that is not inline, and sets `at` to the slot's place in the block.
 ThreadRecord::Block& deep_block(ThreadRecord& thread, uint32_t& at) {
   using Block = ThreadRecord::Block;
   std::atomic<Block*>* link = &thread.deeper;
@@ -123,7 +123,7 @@ void set_thread_exit_hook(int local, void (*hook)(void*)) noexcept {
 }
 
 void set_reader_fences(bool on) noexcept {
-  // The flag first: a thread that registers meanwhile reads it after it is on the list.
+  // Set the flag first, because a thread that registers meanwhile reads it after joining the list.
   g_reader_fences.store(on, std::memory_order_seq_cst);
   for (ThreadRecord& r : g_records)
     r.unfenced.store(on ? 0 : detail::ThreadHead::kInlineSlots, std::memory_order_seq_cst);
@@ -140,7 +140,7 @@ void abandon_other_threads() noexcept {
   for (ThreadRecord& r : g_records) {
     if (&r == t_thread || !r.in_use.load(std::memory_order_relaxed)) continue;
     forget_use(r, std::memory_order_relaxed);
-    // What the thread had stored may be half-written, so it is not freed.
+    // A value may be half-written by its thread, so it is not freed.
     for (void*& local : r.locals) local = nullptr;
     r.in_use.store(false, std::memory_order_relaxed);
   }
@@ -196,8 +196,8 @@ HazardSlot& ThreadHead::deep_slot(uint32_t at) noexcept {
   return base::deep_block(record, at).slots[at];
 }
 
-// What unwinds a thread that ends is not a C++ exception. abi::__cxa_current_exception_type() would
-// read memory before it, which is not null in a detached thread.
+// The unwinding of a thread that ends is not a C++ exception. abi::__cxa_current_exception_type()
+// would read memory before it, which is not null in a detached thread.
 bool thread_is_unwinding() noexcept { return std::current_exception() == nullptr; }
 
 }  // namespace yard::detail

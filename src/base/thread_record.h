@@ -18,10 +18,10 @@ using detail::kReread;
 
 inline constexpr int kThreadLocals = 5;
 
-// Its thread writes it, and Reclaimer::collect() reads it. Records are never freed: the next thread
-// takes the record of one that has ended.
+// Written by its thread, and read by Reclaimer::collect(). Records are never freed. A new thread
+// takes the record of a thread that has ended.
 struct ThreadRecord : detail::ThreadHead {
-  void* locals[kThreadLocals] = {};  // each layer names its own index
+  void* locals[kThreadLocals] = {};  // each layer has its own index
   // Slots beyond kInlineSlots, for kernels that call ops that call ops.
   struct Block {
     static constexpr uint32_t kSlots = 32;
@@ -39,8 +39,8 @@ struct ThreadRecord : detail::ThreadHead {
   struct Nesting {
     bool refusing = false;
     uint32_t refused_at = 0;  // 1 + the depth of the call whose kernel made the refused one, or 0
-    uintptr_t refused_from = 0;  // where on the stack that was
-    char why[kErrorBytes] = "";  // of the last refusal
+    uintptr_t refused_from = 0;  // where on the stack the call was refused
+    char why[kErrorBytes] = "";  // the message of the last refusal
   };
   Nesting nesting;
 
@@ -52,27 +52,27 @@ struct ThreadRecord : detail::ThreadHead {
       for (HazardSlot& s : b->slots) f(s);
   }
   bool is_timed() const noexcept { return until_sample < 0; }
-  // The message of a failing kernel, which belongs to the innermost guard.
+  // Returns the buffer for the message of a failing kernel, which belongs to the innermost guard.
   char* message() noexcept {
     const uint32_t at = depth - 1;
     return at < kInlineSlots ? errors[at] : deep_message(at);
   }
   char* deep_message(uint32_t at) noexcept;
 
-  // Returns false if there is no memory for the slot of the current depth.
+  // Returns false if memory for the slot of the current depth runs out.
   bool reserve_slot() noexcept;
-  // Whether the kernel of this call failed because a nested call was refused. `guarded` says that
-  // this is inside the call's guard. A frozen handle has no guard; its place on the stack shows
+  // Returns whether the kernel of this call failed because a nested call was refused. `guarded` is
+  // set inside the call's guard. A frozen handle has no guard, so its place on the stack shows
   // whether it encloses the refused call.
   bool failed_by_refusal(bool guarded) noexcept;
 };
 
-// This thread's record, made on first use.
+// Returns this thread's record, which the first use makes.
 inline ThreadRecord& this_thread() {
   detail::ThreadHead* t = detail::t_thread;
   return static_cast<ThreadRecord&>(t != nullptr ? *t : detail::register_thread());
 }
-// Returns null if there is no memory.
+// Returns null if memory runs out.
 inline ThreadRecord* try_this_thread() noexcept {
   detail::ThreadHead* t = detail::t_thread;
   return static_cast<ThreadRecord*>(t != nullptr ? t : detail::try_register_thread());
@@ -85,17 +85,17 @@ inline bool inside_call() noexcept {
 // When a thread ends, `hook` frees its value in `locals` unless that is null.
 void set_thread_exit_hook(int local, void (*hook)(void* value)) noexcept;
 
-// Whether this thread's stack has less room than a call may need: 256 KiB, or a quarter of a small
-// stack. Returns false on the stack of a fiber. A thread's first call may read /proc and allocate.
+// Returns whether this thread's stack has less room than a call may need: 256 KiB, or a quarter of
+// a small stack. Returns false on the stack of a fiber. A thread's first call may read /proc and
+// allocate.
 bool stack_is_low() noexcept;
 
-// Whether readers in all threads must fence. Only tests switch it where membarrier works.
+// Sets whether readers in all threads must fence. Only tests change this where membarrier works.
 void set_reader_fences(bool on) noexcept;
 bool reader_fences() noexcept;
-// Registers the process for membarrier. Readers fence where that fails.
+// Registers the process for membarrier. Readers fence if that fails.
 void register_membarrier() noexcept;
 
-// Frees the records of the parent's other threads in a forked child.
 void abandon_other_threads() noexcept;
 
 const AppendList<ThreadRecord>& thread_records() noexcept;

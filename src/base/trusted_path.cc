@@ -20,10 +20,10 @@
 namespace yard::base {
 namespace {
 
-constexpr int kMostLinksOnAPath = 40;  // limit of the system
+constexpr int kMostLinksOnAPath = 40;  // the limit of the system
 
-// A private group has the name of its user and no other member. Many systems make everything that a
-// user creates writable by that group.
+// A private group has the name of its user and no other member. On many systems this group can
+// write everything that its user creates.
 bool is_private_group(gid_t gid) {
   if (gid != ::getegid()) return false;
   char user_text[4096], group_text[16384];
@@ -73,7 +73,7 @@ std::string who_else_can_write(const struct stat& info, const std::string& path)
   if ((info.st_mode & S_IWGRP) == 0) return {};
   if (info.st_gid != 0 && !is_private_group(info.st_gid))
     return fmt::format("group {}", info.st_gid);
-  // The bits of the group are the mask of such a list.
+  // The group's bits are the mask of an access control list.
   if (::getxattr(path.c_str(), "system.posix_acl_access", nullptr, 0) > 0)
     return "others, by its access control list";
   return {};
@@ -109,7 +109,7 @@ std::string why_untrusted(const std::string& path, const File& file) {
     if (::stat(folder.c_str(), &parent) != 0 || ::lstat(entry.c_str(), &at) != 0)
       return unreachable(errno);
     const std::string others = who_else_can_write(parent, folder);
-    // In a sticky directory only the owners of an entry and of the directory can replace it.
+    // In a sticky directory only the owners of an entry and of the directory can replace the entry.
     const bool sticky = (parent.st_mode & S_ISVTX) != 0 && is_ours(parent.st_uid);
     if (!others.empty() && !(sticky && is_ours(at.st_uid)) && !is_read_only(folder))
       return fmt::format("is reached through {}, which can be written by {}", folder, others);
@@ -117,7 +117,7 @@ std::string why_untrusted(const std::string& path, const File& file) {
       real = entry;
       continue;
     }
-    if (is_in_proc(folder) && leads_to(entry, info)) return {};  // the file itself, by no name
+    if (is_in_proc(folder) && leads_to(entry, info)) return {};  // not a name of the file
     const ssize_t n = ::readlink(entry.c_str(), text, sizeof text);
     if (n < 0) return unreachable(errno);
     if (n == static_cast<ssize_t>(sizeof text)) return unreachable(ENAMETOOLONG);

@@ -80,13 +80,13 @@ TEST_F(Untrusted, FilesAndLinksOfOtherUsersAreNot) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give files away";
   ASSERT_EQ(::chown(add("a").c_str(), kOther, kOther), 0);
   EXPECT_EQ(why(folder_ / "a"), "can be written by its owner, user 54321");
-  // In a sticky directory: their link to a file of ours.
+  // In a sticky directory, another user may own a link to a file of ours.
   const std::string sticky = add_folder("sticky", 01777);
   fs::create_symlink(add("b"), folder_ / "sticky/b");
   EXPECT_EQ(why(folder_ / "sticky/b"), "");
   ASSERT_EQ(::lchown((folder_ / "sticky/b").c_str(), kOther, kOther), 0);
   EXPECT_THAT(why(folder_ / "sticky/b"), HasSubstr(sticky + ", which can be written by everybody"));
-  // The owner of a sticky directory can replace what is in it.
+  // The owner of a sticky directory can replace its entries.
   ASSERT_EQ(::chown(sticky.c_str(), kOther, kOther), 0);
   EXPECT_THAT(why(add("sticky/c")), HasSubstr("its owner, user 54321"));
 }
@@ -96,7 +96,7 @@ TEST_F(Untrusted, WhatAGroupCanWriteAndHasAnAccessControlListIsNot) {
   const std::string sub = add_folder("sub", 0775), file = add("sub/a", 0664);
   if (::getegid() != 0) GTEST_SKIP() << "the group must be one that is trusted";
   EXPECT_EQ(why(file), "");
-  // Version 2; owner rwx, user 54321 rwx, group r-x, mask rwx, others r-x.
+  // The list has version 2: owner rwx, user 54321 rwx, group r-x, mask rwx, others r-x.
   const uint32_t none = ~uint32_t{0};
   const struct {
     uint16_t tag, permissions;

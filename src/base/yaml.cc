@@ -80,7 +80,7 @@ class Builder : public YAML::EventHandler {
   struct Open {
     YamlNode node;
     YAML::anchor_t anchor = 0;
-    // Of a map: the last entry waits for its value, and its key was there already.
+    // For a map: whether the last entry waits for its value, and whether its key was there already.
     bool has_key = false, repeated = false;
     std::unordered_map<std::string, YamlMark> keys;
   };
@@ -152,7 +152,7 @@ class Builder : public YAML::EventHandler {
     } else {
       into.has_key = false;
       YamlEntry& entry = into.node.entries.back();
-      // The parser gives a value that is missing the place where it gave up looking.
+      // The parser gives a missing value the place where it stopped looking.
       if (node.kind == YamlNode::Kind::kNull) node.at = entry.key_at;
       entry.value = std::move(node);
       if (into.repeated) into.node.entries.pop_back();
@@ -179,7 +179,7 @@ class Builder : public YAML::EventHandler {
   bool beyond_limits_ = false;
 };
 
-// YAML allows printable characters only. The parser gives a special meaning to some others.
+// YAML allows printable characters only. The parser gives some other characters a special meaning.
 std::optional<YamlError> bad_character(std::string_view text) {
   YamlMark at{1, 1};
   for (size_t i = 0; i < text.size();) {
@@ -196,8 +196,8 @@ std::optional<YamlError> bad_character(std::string_view text) {
   return std::nullopt;
 }
 
-// Finds a bracket or quote that is not closed, or closed by another one, in text where the parser
-// failed in line `failed`. Brackets inside of plain text open nothing.
+// Finds a bracket or quote that is not closed, or closed by a wrong one, in text where the parser
+// failed in line `failed`. Brackets inside plain text open nothing.
 std::optional<YamlError> unclosed(std::string_view text, uint32_t failed) {
   struct Open {
     char bracket;
@@ -239,7 +239,7 @@ std::optional<YamlError> unclosed(std::string_view text, uint32_t failed) {
       open.pop_back(), begins = blank = false;
       torn = std::min(torn, open.size());
     } else {
-      // Indicators are followed by a blank, except in a list or map in brackets.
+      // Indicators are followed by a blank, except inside brackets.
       const bool last = i + 1 == text.size() || is_blank(text[i + 1]);
       begins = (c == '-' && begins && last) || (c == ':' && (last || !open.empty())) ||
                (c == ',' && !open.empty());
@@ -277,7 +277,7 @@ YamlDocument parse_yaml(std::string_view text) {
     return refuse({1, 1}, fmt::format("{} bytes are too many; expected at most {}", text.size(),
                                       kMostYamlBytes));
   if (const auto bad = bad_character(text)) return refuse(bad->at, bad->message);
-  // A newline at the end of the text would end a quoted scalar for the parser.
+  // The parser would end a quoted scalar at a newline at the end of the text.
   text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
   Builder builder(to);
   try {
@@ -309,7 +309,6 @@ std::optional<double> yaml_number(std::string_view text) noexcept {
   if (text == "-.inf") return -kInf;
   if (text == ".nan") return std::numeric_limits<double>::quiet_NaN();
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
-  // "inf" and "nan" are words in YAML.
   const size_t first = text.find_first_not_of('-');
   if (first == text.npos || std::string_view(".0123456789").find(text[first]) == text.npos)
     return std::nullopt;
@@ -317,7 +316,7 @@ std::optional<double> yaml_number(std::string_view text) noexcept {
 }
 
 std::string yaml_scalar(std::string_view text, bool quoted) {
-  // A plain scalar that begins with a letter and holds only these is read back as it stands.
+  // A plain scalar that begins with a letter and has only these characters is read back unchanged.
   const bool letter = is_bare_word(text.substr(0, 1)) &&
                       std::string_view("0123456789.-").find(text[0]) == text.npos;
   bool plain = !quoted && (letter || yaml_number(text) || text.starts_with('/'));

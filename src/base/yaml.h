@@ -25,9 +25,9 @@ struct YamlNode {
   Kind kind = Kind::kNull;
   bool quoted = false;  // a scalar that can only be text
   YamlMark at;
-  std::string text;                // of a scalar
-  std::vector<YamlNode> items;     // of a list
-  std::vector<YamlEntry> entries;  // of a map, in source order, unique keys
+  std::string text;                // for a scalar
+  std::vector<YamlNode> items;     // for a list
+  std::vector<YamlEntry> entries;  // for a map, in source order, with unique keys
 
   const YamlNode* find(std::string_view key) const noexcept;
 };
@@ -54,15 +54,15 @@ struct YamlDocument {
   bool whole = true;  // the text could be read to its end
 };
 
-// The root of empty text is kNull.
+// The root of an empty text is kNull.
 YamlDocument parse_yaml(std::string_view text);
 
-// These read plain scalars as decimal numbers with or without a sign. `.inf` and `.nan` are
-// numbers.
+// These functions read plain scalars as decimal numbers with or without a sign. `.inf` and `.nan`
+// are numbers.
 std::optional<int64_t> yaml_whole_number(std::string_view text) noexcept;
 std::optional<double> yaml_number(std::string_view text) noexcept;
 
-// Writes text as a scalar, in quotes if `quoted` or if it needs them.
+// Writes text as a scalar, in quotes if `quoted` is set or if the text needs them.
 std::string yaml_scalar(std::string_view text, bool quoted = false);
 
 }  // namespace yard::base

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// YAML trees: places, duplicates, aliases, limits, and what is not YAML.
+// Tests YAML trees: places, duplicates, aliases, limits, and invalid YAML.
 #include "base/yaml.h"
 
 #include <gmock/gmock.h>
@@ -105,7 +105,7 @@ TEST(Yaml, BytesThatAreNoTextAreRefused) {
 TEST(Yaml, LimitsHold) {
   EXPECT_THAT(error(std::string(100, '[') + std::string(100, ']')),
               HasSubstr("nested too deeply; expected at most 64"));
-  // What is never closed looks like the key of something.
+  // An unclosed bracket could begin a key.
   for (const char* open : {"[", "{", "[{", "[ \n "}) {
     std::string never_closed = "a: ";
     for (int i = 0; i < 50000; ++i) never_closed += open;
