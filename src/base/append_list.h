@@ -49,7 +49,6 @@ class AppendList {
   T* first_ = nullptr;
 };
 
-// The destructor frees the items.
 template <class T>
 class OwnedAppendList : public AppendList<T> {
  public:

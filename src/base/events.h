@@ -59,7 +59,7 @@ std::string to_json(const Event& event);
 // Adds the event to the list and to the file, with its texts cut and made printable. Returns the
 // event's id, or 0 if memory runs out. The caller holds no Mutex of rank kOutput or higher.
 uint64_t record(Event event) noexcept;
-// Returns the events with larger ids, oldest first.
+// Oldest first.
 std::vector<Event> events(uint64_t after = 0);
 void forget_details(uint64_t runtime) noexcept;
 

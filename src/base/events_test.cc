@@ -20,7 +20,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// A runtime id that no other test uses.
+// Collects the events of a runtime that no other test uses.
 struct OfRuntime {
   const uint64_t id = [] {
     static uint64_t last = 1'000'000;

@@ -25,7 +25,6 @@ std::string new_name_of(const File& file) {
   return fmt::format("/proc/self/fd{}/{}", digits, file.fd());
 }
 
-// Returns the dynamic section of the library that is loaded at an address, or null.
 const void* section_of(const void* address) {
   Dl_info info;
   struct link_map* map = nullptr;

@@ -23,7 +23,6 @@ inline constexpr std::string_view kLoggers[] = {
     "exec", "plugin", "dispatch", "verify",    "runtime",  "inspect", "backend"};
 inline constexpr uint32_t kLoggerCount = std::size(kLoggers);
 
-// Returns 0 for an unknown name.
 constexpr uint32_t logger_slot(std::string_view name) noexcept {
   for (uint32_t i = 0; i < kLoggerCount; ++i)
     if (name == kLoggers[i]) return i + 1;

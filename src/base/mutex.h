@@ -98,7 +98,6 @@ class InChild {
   const std::function<void()> then;
 };
 
-// Returns the number of forks since the library was loaded.
 uint64_t forks() noexcept;
 
 // Exists while this thread runs foreign code outside of a call. If the code forks, the fork does

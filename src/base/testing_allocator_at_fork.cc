@@ -3,8 +3,8 @@
 // that fork while other threads allocate, begin and end.
 //
 // The C library takes its allocator's locks around fork, so that a child finds them free. The
-// sanitizer's allocator does so only from LLVM 17 on. Before, and in GCC, a child may wait for ever
-// in its next allocation, if the fork interrupted an allocation of another thread. Here every
+// sanitizer's allocator does so only from LLVM 17 on. With older versions and GCC, a child may wait
+// for ever in its next allocation, if the fork interrupted an allocation of another thread. Here every
 // allocation passes a door that fork shuts, so a fork comes between two allocations. Fork also
 // takes the lock of the list of threads, which the search for leaks needs.
 //

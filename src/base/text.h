@@ -20,7 +20,6 @@ size_t edit_distance(std::string_view a, std::string_view b);
 std::string_view closest(std::string_view word, const std::vector<std::string>& candidates);
 // Returns "; did you mean 'x'?" or an empty text.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
-// Returns "a, b or c".
 std::string one_of(const std::vector<std::string>& words);
 
 // Puts text into double quotes with the escapes \" \\ \n \t \r \xhh.

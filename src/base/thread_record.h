@@ -67,7 +67,6 @@ struct ThreadRecord : detail::ThreadHead {
   bool failed_by_refusal(bool guarded) noexcept;
 };
 
-// Returns this thread's record, which the first use makes.
 inline ThreadRecord& this_thread() {
   detail::ThreadHead* t = detail::t_thread;
   return static_cast<ThreadRecord&>(t != nullptr ? *t : detail::register_thread());

@@ -126,7 +126,6 @@ Status rebind(Bound& state) {
   return {};
 }
 
-// Returns whether the arguments have the form that the handle is bound to.
 bool same_form(const Route& route, const Cells& cells) {
   const auto& e = *static_cast<const Entry*>(route.entry);
   if (!e.program().tags_fit(cells.at, cells.count)) return false;

@@ -22,7 +22,6 @@ constexpr size_t kFewestPlans = 4;
 // A thread waits this long for another thread's selection, and then selects for itself.
 constexpr auto kLongestWait = std::chrono::seconds(1);
 
-// Logs which kernel a class of calls will use. The log counts repetitions.
 void log_choice(const Entry& entry, uint16_t candidate) {
   if (!base::log_enabled("select", LogLevel::kInfo)) return;
   const registry::Kernel& k = *entry.candidates().all()[candidate].kernel;

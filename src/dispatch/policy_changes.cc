@@ -91,7 +91,6 @@ void warn_of_unknown_fields(const registry::State& state, const policy::ProgramM
                             base::did_you_mean(name, known)));
 }
 
-// Publishes a change if it still applies. Returns whether it does.
 Result<bool> change_if(Core& core, const StillApplies& still,
                        const std::function<Status(policy::ProcessPolicy&)>& change) {
   bool applies = true;

@@ -20,7 +20,6 @@ bool health_differs(const health::HealthSnapshot& was, const health::HealthSnaps
          (a == nullptr || b == nullptr ? a != b : *a != *b);
 }
 
-// Set while this thread is inside restart().
 thread_local constinit bool t_restarts = false;
 
 // Returns a copy of a snapshot without its entries, as the next generation.

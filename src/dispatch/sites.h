@@ -27,7 +27,7 @@ class Sites {
   // Returns the site for calls of an op with a signature (yard/detail/params.h) or with
   // kPackedLetters. The site lives as long as the core. On error, sets `why` and returns null.
   Site* attach(std::string_view name, std::string_view letters, Status* why);
-  // Finds the op of a site again after the op was removed. A packed site may get other parameters.
+  // A packed site may get other parameters if its op comes back.
   Status attach_again(Site& site);
   Result<FoundOp> find(std::string_view name) const;
 

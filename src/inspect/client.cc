@@ -46,7 +46,7 @@ Result<base::File> open(const std::string& path, uid_t user, int64_t pid, Time u
                   peer ? static_cast<int64_t>(peer->user) : -1));
 }
 
-// Opens a connection to a process of this user. Root may name a process of any user.
+// Root may name a process of any user.
 Result<base::File> open_process(int64_t pid, Time until) {
   std::vector<uid_t> users = {::geteuid()};
   struct stat info;

@@ -59,7 +59,6 @@ std::map<std::string, dispatch::MovedCall> served_now(const Subject& s) {
   return to;
 }
 
-// Runs a change of plugins and returns the calls that have moved to another kernel.
 template <class F>
 Result<Json> moved_by(const Subject& s, const F& change) {
   const auto before = served_now(s);

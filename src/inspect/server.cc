@@ -194,7 +194,6 @@ class Loop {
     ::send(client.fd(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 
-  // Returns true if there is a whole request or one that is too long.
   bool has_request(const Connection& c) const {
     return c.out.empty() && (c.in.find('\n') != c.in.npos || c.in.size() > limits_.request);
   }

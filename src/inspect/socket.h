@@ -37,7 +37,6 @@ bool is_directory_of(uid_t user, const std::string& path);
 Status make_directory(const std::string& path);
 
 std::string socket_path(const std::string& directory, int64_t pid);
-// Returns nothing if this is not the name of a socket.
 std::optional<int64_t> process_of(std::string_view name) noexcept;
 
 using Time = std::chrono::steady_clock::time_point;

@@ -176,7 +176,6 @@ bool Rules::reread() {
   }
   watcher_.set(files, watch_settings(settings));
   const std::lock_guard lock(lock_);
-  // Returns false if another watch has begun.
   return stable && watched_.has_seen(sha256);
 }
 

@@ -58,7 +58,6 @@ detail::Site* site_of(yard_op_ref_t* ref) { return reinterpret_cast<detail::Site
 
 Status invalid(std::string what) { return Status(Code::kInvalidArgument, std::move(what)); }
 
-// Checks that the subject is not null, and that the array is not null unless it is empty.
 Status check(const void* subject, const char* what, const void* array = nullptr, uint32_t count = 0,
              const char* array_name = "the argument array") {
   if (subject == nullptr) return invalid(std::string(what) + " is NULL");
@@ -66,7 +65,6 @@ Status check(const void* subject, const char* what, const void* array = nullptr,
   return {};
 }
 
-// Copies a text and its NUL to the caller's buffer.
 Status copy_out(const std::string& text, const char* what, char* to, size_t size) {
   if (to == nullptr || size <= text.size())
     return Status(Code::kInvalidArgument, ErrorClass::kTransient,
@@ -203,7 +201,6 @@ void write_result(const ResultRecord& r, yard_result_t* to) {
   std::memcpy(to, &out, std::min<size_t>(out.size, sizeof out));
 }
 
-// Runs call(options) with the caller's options and result record.
 template <class F>
 Status call_with(std::string_view op, const yard_options_t* options, yard_result_t* result,
                  const F& call) {

@@ -116,7 +116,6 @@ struct Runtime::Parts final : dispatch::CoreServices {
     return {};
   }
 
-  // Closes the breakers of backends that were replaced.
   void close_breakers_of_replaced(const std::vector<registry::Step>& steps) {
     const auto replaces = [](const registry::Step& s) {
       const auto* const removed = std::get_if<registry::RemoveKept>(&s);

@@ -320,7 +320,6 @@ class WorkerPool {
     return worker >= first ? worker - first : worker - first + all;
   }
 
-  // Returns whether there was work to do.
   bool help_any(int32_t worker) {
     for (Slot& s : slots_) {
       const uint32_t state = s.state.load(std::memory_order_relaxed);
@@ -375,7 +374,6 @@ class WorkerPool {
     }
   }
 
-  // Closes the slot as soon as no worker is inside.
   static void wait_until_left(Slot& slot) noexcept {
     for (;;) {
       uint32_t now = 0;
