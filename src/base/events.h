@@ -27,7 +27,7 @@ struct EventKind {
   size_t most_of_subject = 256;  // lower for subjects that may flap and displace others
 };
 namespace event {
-inline constexpr EventKind kRules{"rules", "reload", false, kConfigHistory},  // others in force
+inline constexpr EventKind kRules{"rules", "reload", false, kConfigHistory},  // new rules in force
     kRulesRefused{"rules_refused", "reload", true}, kRollout{"rollout_started", "rollout"},
     kAborted{"rollout_aborted", "rollout", true},
     kBreakerOpened{"breaker_opened", "breaker", true, 256, 16},

@@ -4,9 +4,9 @@
 //
 // The C library takes its allocator's locks around fork, so that a child finds them free. The
 // sanitizer's allocator does so only from LLVM 17 on. With older versions and GCC, a child may wait
-// for ever in its next allocation, if the fork interrupted an allocation of another thread. Here every
-// allocation passes a door that fork shuts, so a fork comes between two allocations. Fork also
-// takes the lock of the list of threads, which the search for leaks needs.
+// for ever in its next allocation, if the fork interrupted an allocation of another thread. Here
+// every allocation passes a door that fork shuts, so a fork comes between two allocations. Fork
+// also takes the lock of the list of threads, which the search for leaks needs.
 //
 // The sanitizer does all the rest, but cannot tell any more whether memory came from new or from
 // malloc. This file is compiled without the sanitizer, which allocates before it is ready.

@@ -117,7 +117,7 @@ std::string why_untrusted(const std::string& path, const File& file) {
       real = entry;
       continue;
     }
-    if (is_in_proc(folder) && leads_to(entry, info)) return {};  // not a name of the file
+    if (is_in_proc(folder) && leads_to(entry, info)) return {};  // the file itself
     const ssize_t n = ::readlink(entry.c_str(), text, sizeof text);
     if (n < 0) return unreachable(errno);
     if (n == static_cast<ssize_t>(sizeof text)) return unreachable(ENAMETOOLONG);

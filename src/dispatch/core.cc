@@ -90,7 +90,7 @@ namespace yard::dispatch {
 namespace {
 
 bool is_too_deep(base::ThreadRecord& thread, uint32_t most) {
-  if (thread.depth <= ThreadHead::kInlineSlots) thread.nesting.refusing = false;  // has returned
+  if (thread.depth <= ThreadHead::kInlineSlots) thread.nesting.refusing = false;
   return thread.nesting.refusing || thread.depth >= most || base::stack_is_low();
 }
 

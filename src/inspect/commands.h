@@ -22,8 +22,7 @@ using Undo = std::function<Status(const Subject&)>;
 struct Changed {
   Undo undo = {};  // null if the change cannot be undone
   Json effect = object();
-  std::string result =
-      {};  // JSON that is the answer's result instead of the effect, unless it is empty
+  std::string result = {};  // unless empty, the JSON to answer instead of the effect
 };
 
 // A command has either a query or a change. `args` has been checked against the parameters. If the
