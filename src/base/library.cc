@@ -43,10 +43,9 @@ std::string what_pins(const File& file) {
          "it";
 }
 
-// Counts how often each library is open, by its dynamic section.
 struct OpenLibraries {
   Mutex lock{Rank::kLoader};
-  std::map<const void*, int> counts;
+  std::map<const void*, int> counts;  // by dynamic section
 };
 
 }  // namespace

@@ -10,7 +10,6 @@
 
 namespace yard::dispatch {
 
-// Returns the facts of a tensor. Most of them are in its form.
 [[gnu::always_inline]] inline uint64_t facts_by_form(const TensorView::Form& form,
                                                      const yard_tensor_t& t) noexcept {
   const auto rank = static_cast<uint32_t>(t.ndim) - 1;

@@ -18,7 +18,7 @@ struct ScopeContent {
   std::map<std::string, std::string, std::less<>> labels;
   std::optional<bool> inference, deterministic;
   std::string mode;  // empty if unset
-  // The backends for functions that follow active backends, innermost scope first.
+  // For functions with active backends. Backends of the innermost scope come first.
   std::vector<std::string> backends;
   std::optional<Device> device;
 
