@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard bench dispatch: the overhead of a call.
+// yard bench dispatch: measures the overhead of a call.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 

@@ -16,11 +16,12 @@ namespace {
 
 constexpr double kBatchNs = 2e6, kSlowNs = 1e8;
 constexpr size_t kSlowRounds = 3;
-// Idle workers of this library spin for less than this.
+// Idle workers of this library sleep after less than this time.
 constexpr auto kPause = std::chrono::milliseconds(3);
 
-// Lets the threads of the previous path go to sleep. Those of OpenMP spin for tens of milliseconds after a loop, which made
-// the next path up to twice as slow, so they are ended. There may be two copies of the OpenMP library in the process.
+// Lets the threads of the previous path go to sleep. Threads of OpenMP spin for tens of
+// milliseconds after a loop and make the next path up to twice as slow, so they are ended. The
+// process may contain two copies of the OpenMP library.
 void rest() {
   constexpr int kSoft = 1;  // omp_pause_soft
   using Pause = int (*)(int);
@@ -51,7 +52,7 @@ std::vector<double> time_in_turn(const std::vector<Timed>& paths, double seconds
   std::vector<std::vector<double>> rounds(paths.size());
   std::vector<int64_t> batch;
   for (const Timed& p : paths) {
-    p(1);  // warm
+    p(1);  // warms up
     const double once = std::max(p(1), 1.0);
     batch.push_back(std::clamp<int64_t>(static_cast<int64_t>(kBatchNs / once), 1, 1000000));
   }
@@ -70,7 +71,8 @@ std::vector<double> time_in_turn(const std::vector<Timed>& paths, double seconds
 
 Copy::Copy(uint64_t bytes)
     : half_(static_cast<size_t>(bytes / 2)), from_(new char[half_ + 1]), to_(new char[half_ + 1]) {
-  // Pages that were never written map to one zero page, and copying from it would be too fast.
+  // Write all pages first: unwritten pages share one zero page, and copying from it would be too
+  // fast.
   std::memset(from_.get(), 1, half_ + 1);
   std::memset(to_.get(), 2, half_ + 1);
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times kernels beside a plain copy, all in turn and round after round, so that noise affects them
-// equally.
+// Times kernels beside a plain copy. The paths alternate, so that noise affects them equally.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +11,19 @@
 
 namespace yard::tool {
 
-// Runs something n times and returns the nanoseconds that each run took.
+// Runs a path n times and returns the nanoseconds of one run.
 using Timed = std::function<double(int64_t n)>;
 
-// The median of each over rounds that last about `seconds` together. A batch lasts some
-// milliseconds. A path that takes longer than a tenth of a second runs only three times.
+// Returns the median time of each path, in nanoseconds. All rounds together last about `seconds`. A
+// path that takes longer than a tenth of a second is measured only three times.
 std::vector<double> time_in_turn(const std::vector<Timed>& paths, double seconds);
 
-// Copies that move `bytes` bytes: half of them are read, half of them are written.
+// Copies half of `bytes` to the other half, which moves `bytes` bytes.
 class Copy {
  public:
   explicit Copy(uint64_t bytes);
   Timed one_thread() const;
-  // Split over the host's threads.
+  // Splits the copy over the host's threads.
   Timed all_threads() const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard bench kernels: how fast each kernel is beside a plain copy, and how good the choice between
-// kernels is.
+// yard bench kernels: compares each kernel with a plain copy, and the selected kernel with the
+// fastest.
 #include <fmt/format.h>
 #include <yard/call_spec.h>
 #include <yard/runtime.h>
@@ -35,20 +35,20 @@ struct KernelFigure {
   double ns = 0;
 };
 
-// One call with every kernel that can serve it. Reference kernels count only where there is no
-// other.
+// A call with the kernels that can serve it. Reference kernels are measured only if no other kernel
+// can serve the call.
 struct CallFigures {
   std::string call, selected, fastest;
-  uint64_t bytes = 0;  // of all tensors, once
+  uint64_t bytes = 0;  // moved by one call
   double copy_ns = 0;
   int copy_threads = 1;
-  double spread = 0;                  // of the selected kernel, measured twice, relative
-  double regret = 0;                  // of the selection, relative to the fastest
-  std::vector<KernelFigure> kernels;  // in the order of the selection
+  double spread = 0;  // relative difference of two measurements of the selected kernel
+  double regret = 0;  // how much slower the selected kernel is than the fastest, relative
+  std::vector<KernelFigure> kernels;                         // in the order of selection
   std::vector<std::pair<std::string, std::string>> skipped;  // id, reason
 };
 
-// Times a kernel that is forced on the call's tensors, without dispatch.
+// Times a kernel that is forced for the call. The time of dispatch does not count.
 Timed forced(const ParsedCall& call, const CallTensors& data, const std::string& id) {
   return [&call, &data, id](int64_t n) {
     ResultRecord record;
@@ -64,7 +64,7 @@ Timed forced(const ParsedCall& call, const CallTensors& data, const std::string&
   };
 }
 
-// Kernels that can serve the call.
+// Returns the kernels to measure, and adds the others to to.skipped.
 std::vector<std::string> able_kernels(const Explanation& plan, CallFigures& to) {
   std::vector<std::string> ids, references;
   for (const Candidate& c : plan.candidates) {
@@ -97,7 +97,7 @@ Result<CallFigures> measure_kernels(const std::string& text, double seconds) {
   }
   if (f.kernels.empty())
     return Status(Code::kNoKernel, fmt::format("no kernel can serve {}", f.call));
-  paths.push_back(forced(*call, *data, f.selected));  // once more, for its spread
+  paths.push_back(forced(*call, *data, f.selected));  // a second time, for the spread
   const std::vector<double> ns = time_in_turn(paths, seconds);
   f.copy_ns = std::min(ns[0], ns[1]);
   f.copy_threads = ns[1] < ns[0] ? host_threads() : 1;
@@ -115,7 +115,6 @@ Result<CallFigures> measure_kernels(const std::string& text, double seconds) {
   return f;
 }
 
-// Over all calls.
 struct Regret {
   double mean = 0, worst = 0;
   explicit Regret(const std::vector<CallFigures>& figures) {
@@ -150,7 +149,7 @@ Json figures_json(const std::vector<CallFigures>& figures) {
           {"worst_regret", regret.worst}};
 }
 
-// The time of a kernel relative to the fastest, with ten steps for each factor of ten.
+// Draws the time relative to the fastest kernel, with ten steps for each factor of ten.
 std::string bar(double ns, double fastest) {
   const double steps = 1 + 10 * std::log10(std::max(ns / fastest, 1.0));
   return std::string(static_cast<size_t>(std::min(steps, 30.0)), '#');
@@ -187,7 +186,7 @@ void print_figures(const std::vector<CallFigures>& figures) {
       t.text(), 100 * regret.mean, 100 * regret.worst, host_threads());
 }
 
-// "rows=1,64".
+// Reads texts such as "rows=1,64".
 Status read_shapes(const std::vector<const OpInfo*>& ops, const std::vector<std::string>& texts,
                    Shapes& to) {
   const auto bad = [](const std::string& problem) {
@@ -214,7 +213,7 @@ Status read_shapes(const std::vector<const OpInfo*>& ops, const std::vector<std:
   return {};
 }
 
-// The calls that are measured: those that were given, those of a model, or those of the ops.
+// Returns the calls on the command line, or the calls of a model, or calls of the chosen ops.
 Result<std::vector<std::string>> chosen_calls(const KernelsQuestion& q) {
   const Listing listing = Runtime::shared().list();
   std::vector<const OpInfo*> ops;

@@ -13,13 +13,13 @@
 namespace yard::tool {
 namespace {
 
-constexpr int kRounds = 7;  // at least
-// Threads run together for much longer than their start takes, and for less than a time slice.
+constexpr int kRounds = 7;  // minimum
+// Threads run together for much longer than it takes to start them, and for less than a time slice.
 constexpr double kTogetherNs = 1.5e6;
 constexpr int kTogetherBatches = 5;
 constexpr auto kSpin = std::chrono::microseconds(100);
 
-// Waits for an event that is expected soon: spins first, then yields the processor.
+// Waits for a condition that will hold soon: spins first, then yields the processor.
 template <class Condition>
 void spin_until(Condition&& holds) {
   const auto start = Clock::now();
@@ -27,8 +27,8 @@ void spin_until(Condition&& holds) {
     if (Clock::now() - start > kSpin) std::this_thread::yield();
 }
 
-// The caller's thread and others that start a loop at the same moment. The others sleep in between,
-// so that they do not disturb what the caller measures alone.
+// Starts a loop at the same moment on the caller's thread and on others. The others sleep at other
+// times, so that they do not disturb what the caller measures alone.
 class Team {
  public:
   explicit Team(int threads) : others_(threads - 1) {
@@ -39,7 +39,8 @@ class Team {
     wake();
     for (std::thread& t : threads_) t.join();
   }
-  // Runs loops[0] here and the others on their threads, n times each. Returns the seconds it took.
+  // Runs loops[0] here and the others on their threads, n times each. Returns the seconds this
+  // took.
   double together(const std::vector<Loop>& loops, int64_t n) {
     loops_ = &loops, n_ = n;
     ready_ = 0, done_ = 0;
@@ -77,12 +78,12 @@ class Team {
   std::vector<std::thread> threads_;
 };
 
-// One path on every thread, each with its own arguments.
+// One path on every thread. Each thread has its own arguments.
 struct Scaling {
   Path path;                // for the caller's thread
   std::vector<Loop> loops;  // one for each thread
   double* speedup;
-  int64_t calls = 0;  // for some milliseconds, so that the start does not matter
+  int64_t calls = 0;  // enough for some milliseconds, so that the start does not matter
   std::vector<double> rounds;
 };
 
@@ -120,7 +121,7 @@ void scale(BenchCall& call, const OtherPaths& other, double seconds, DispatchFig
   measure_scaling(std::move(all), f.threads, seconds);
 }
 
-// The dynamic call with and without a thousand kernels of other ops.
+// Measures the dynamic call with and without a thousand kernels of other ops.
 void measure_with_others(BenchCall& call, DispatchFigures& f) {
   const Path path = call.dynamic();
   std::vector<double> with, without;

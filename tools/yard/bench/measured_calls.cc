@@ -11,8 +11,8 @@
 namespace yard::tool {
 namespace {
 
-constexpr int64_t kUsualSize = 1024;  // of dimensions that are not named below
-constexpr int64_t kResults = 8;  // of dimensions that only outputs have, such as the k of a top-k
+constexpr int64_t kUsualSize = 1024;  // for dimensions that are not named below
+constexpr int64_t kResults = 8;  // for dimensions that only outputs have, such as the k of a top-k
 constexpr int kScalar = 256;     // for integers without a default
 
 const Shapes& usual_sizes() {
@@ -26,7 +26,7 @@ const Shapes& usual_sizes() {
   return *sizes;
 }
 
-// "*rows", "2*d", "hidden|1" or "128": a name with a factor, or a size.
+// A dimension with a name and a factor ("*rows", "2*d", "hidden|1"), or with a fixed size ("128").
 struct Dimension {
   std::string name;
   int64_t factor = 1;
@@ -44,12 +44,11 @@ struct Dimension {
 bool is_tensor(const SchemaParameter& p) { return p.type == SchemaParameter::kTensor; }
 
 using Chosen = std::map<std::string, int64_t, std::less<>>;
-using Dtypes = std::map<std::string, std::string, std::less<>>;  // of variables
+using Dtypes = std::map<std::string, std::string, std::less<>>;  // by variable
 
-// Every combination of sizes.
 std::vector<Chosen> combinations(const std::vector<SchemaParameter>& parameters,
                                  const Shapes& shapes) {
-  std::map<std::string, bool> names;  // and whether the dimension is one of an input
+  std::map<std::string, bool> names;  // true if an input has the dimension
   for (const SchemaParameter& p : parameters)
     for (const std::string& d : p.dims)
       if (const Dimension dim(d); !dim.name.empty()) names[dim.name] |= p.read;
@@ -67,7 +66,8 @@ std::vector<Chosen> combinations(const std::vector<SchemaParameter>& parameters,
   return to;
 }
 
-// The dtypes of the variables: first `dtype` wherever possible, then with block-quantised ones.
+// Returns the dtypes of the variables: first `dtype` wherever the schema allows it, then
+// block-quantised ones.
 std::vector<Dtypes> choices_of(const OpInfo& op, const std::vector<SchemaParameter>& parameters,
                                const std::string& dtype) {
   Dtypes plain, quantised;
@@ -84,7 +84,7 @@ std::vector<Dtypes> choices_of(const OpInfo& op, const std::vector<SchemaParamet
   return {plain, quantised};
 }
 
-// A call with the required inputs, and with more: an optional one, all of them, or the outputs.
+// Adds one optional tensor, all of them, or the outputs to the required inputs of a call.
 struct More {
   std::string optional;
   bool all = false, outputs = false;
@@ -122,7 +122,7 @@ std::string call_text(const std::string& op, const std::vector<SchemaParameter>&
   return to + ")";
 }
 
-// The first of these calls that the schema accepts, or the error of the first one.
+// Returns the first call that the schema accepts, or the error for the first call.
 Result<std::string> valid_call(const std::string& op,
                                const std::vector<SchemaParameter>& parameters, const Chosen& sizes,
                                const Dtypes& dtypes) {
@@ -161,7 +161,7 @@ Result<std::vector<std::string>> measured_calls(const OpInfo& op,
       for (const Chosen& sizes : combinations(parameters, shapes)) {
         auto call = valid_call(op.name, parameters, sizes, choice);
         if (!call.ok() && &choice == &choices[0]) return call.status();
-        // Sizes that do not fit a block are left out.
+        // Skips sizes that do not fit the blocks of a quantised dtype.
         if (call.ok() && std::ranges::find(to, *call) == to.end()) to.push_back(*std::move(call));
       }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls on which the kernels of an op are measured, made from its schema.
+// Makes calls for measuring the kernels of an op from the op's schema.
 #pragma once
 
 #include <yard/call_spec.h>
@@ -13,20 +13,20 @@
 
 namespace yard::tool {
 
-// Sizes by the names of a schema's dimensions.
+// Lists of sizes, by the name of a dimension in the schema.
 using Shapes = std::map<std::string, std::vector<int64_t>, std::less<>>;
 
-// The dimensions of an op that can be chosen.
+// Returns the dimensions of an op whose sizes can be chosen.
 std::vector<std::string> measured_dimensions(const OpInfo& op);
-// Calls of an op with every combination of sizes and dtypes. Dimensions that `shapes` does not name
-// get usual sizes. Where a tensor may be block-quantised, one such dtype is measured as well. An
-// error if no valid call can be made.
+// Returns calls of an op with every combination of sizes and dtypes. Dimensions that are not in
+// `shapes` get usual sizes. If a tensor may be block-quantised, one such dtype is measured as well.
+// Fails if no valid call can be made.
 Result<std::vector<std::string>> measured_calls(const OpInfo& op,
                                                 const std::vector<std::string>& dtypes,
                                                 const Shapes& shapes);
 
-// Tensors of a call whose numbers stay in range however often it is repeated in place. Tables of
-// cosines and sines rotate by nothing.
+// Creates tensors whose numbers stay in range however often the call is repeated in place. Tables
+// of cosines and sines hold the rotation by zero.
 std::unique_ptr<CallTensors> measured_tensors(const ParsedCall& call);
 
 }  // namespace yard::tool

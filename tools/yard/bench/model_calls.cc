@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kPrompt = 512;
 constexpr std::initializer_list<int64_t> kContexts = {64, 512, 2048};
 
-// Each call once, in the order of its first occurrence.
+// Keeps each call once, in the order of first occurrence.
 struct ModelCalls {
   std::vector<std::string> list;
   template <class... Args>
@@ -45,7 +45,7 @@ void add_linear(ModelCalls& to, const llm::GgufTensor& weight, int64_t rows, int
          parts * weight.shape.at(0), weight.shape.at(1));
 }
 
-// Weights of gate and up that follow one another are used as one.
+// If the weights of gate and up are adjacent, one call uses both.
 void add_gate_and_up(ModelCalls& to, const llm::GgufTensor& gate, const llm::GgufTensor& up,
                      int64_t rows) {
   const bool joined = up.dtype == gate.dtype && up.data == gate.data + gate.bytes;
@@ -53,7 +53,7 @@ void add_gate_and_up(ModelCalls& to, const llm::GgufTensor& gate, const llm::Ggu
   if (!joined) add_linear(to, up, rows);
 }
 
-// One pass with so many tokens, but for attention.
+// Adds one pass with `rows` tokens, except for attention.
 void add_pass(ModelCalls& to, const llm::Gguf& file, const ModelSizes& s, int64_t rows) {
   const llm::GgufTensor& table = file.tensor("token_embd.weight");
   to.add("embedding(i32[{}], {}[{},{}])", rows, to_string(table.dtype), table.shape.at(0),

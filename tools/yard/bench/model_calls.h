@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls that a language model makes, from its file.
+// Lists the calls that a language model makes, from the model's file.
 #pragma once
 
 #include <yard/status.h>
@@ -9,8 +9,8 @@
 
 namespace yard::tool {
 
-// CallSpecs of one pass over the layers of a Llama model in a GGUF file: with one token after
-// several lengths of context, and with a prompt of 512 tokens. Each call is listed once.
+// Returns CallSpecs for one pass over the layers of a Llama model in a GGUF file: for one token
+// after several lengths of context, and for a prompt of 512 tokens. Lists equal calls once.
 Result<std::vector<std::string>> model_calls(const std::string& path);
 
 }  // namespace yard::tool

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// An op whose kernels do nothing, and the ways to call it.
 #include "bench/paths.h"
 
 #include <yard/plugin.hpp>
@@ -13,17 +12,17 @@ void noop(plugin::Call, plugin::Tensor, plugin::Tensor, plugin::Tensor, double) 
 void noop_2(plugin::Call, plugin::Tensor, plugin::Tensor, plugin::Tensor, plugin::Tensor,
             double) noexcept {}
 
-// The target of the raw call: the kernel's typed entry, through a pointer that the compiler cannot
-// resolve.
+// Returns the target of the raw call: the kernel's typed entry, as a pointer that the compiler
+// cannot resolve.
 using Entry = int32_t (*)(yard_call_t*, const yard_tensor_t*, const yard_tensor_t*,
                           const yard_tensor_t*, double);
 Entry typed_entry() {
   return reinterpret_cast<Entry>(plugin::Kernel::of<noop>("bench_noop", "default.bench").d.typed);
 }
 
-// Eight candidates. Together they read dtypes and three properties of the call (rows, hidden and
-// the alignment of x), as real kernels do. The last one that can serve the call has the highest
-// priority; two cannot serve it.
+// Returns a plugin with eight candidates for each op. Together they read dtypes and three
+// properties of the call (rows, hidden and the alignment of x), as real kernels do. Two candidates
+// cannot serve the usual call; the last one that can has the highest priority.
 const yard_plugin_t* noop_plugin() {
   using namespace plugin;
   static const yard_limit_t any = dtypes({YARD_F32, YARD_F16, YARD_BF16}), f32 = dtypes({YARD_F32});
@@ -80,7 +79,7 @@ BenchCall::BenchCall()
   for (int i = 0; i < 4; ++i) args_[i] = cells[i].c();
   cold_.cache = false;
   with_record_.result = &record_;
-  // Every way works before any is measured.
+  // Make sure that every way works before any is measured.
   bench_noop(out, x, weight, kEps).or_throw();
   bench_noop(out, out, weight, kEps).or_throw();
   bench_noop_2(out, view(out_, {8, kHidden}).with_data(out_ + 8 * kHidden), x, weight, kEps)
@@ -135,7 +134,7 @@ std::vector<Path> BenchCall::paths() {
   for (int64_t n = 1; n <= 16; ++n) {
     sixteen.push_back(rows(n));
     if (n <= 4) four.push_back(rows(n));
-    Form f = rows((n + 3) / 4);  // four sizes, each in four ways
+    Form f = rows((n + 3) / 4);  // four sizes, each in four layouts
     if (n % 4 == 1) f.x = f.out;
     if (n % 4 == 2) f.x = TensorView(x_, DType::f32, {(n + 3) / 4, kHidden}, {kStride, 1});
     if (n % 4 == 3) f.out = TensorView(out_, DType::f32, {(n + 3) / 4, kHidden}, {kStride, 1});
@@ -143,7 +142,8 @@ std::vector<Path> BenchCall::paths() {
   }
   Path frozen{"static", "frozen handle",
               [this](int64_t n) {
-                const auto handle = *frozen_;  // as in a user's loop: nothing else can change it
+                const auto handle =
+                    *frozen_;  // a copy, as in a user's loop, so nothing else can change it
                 for (int64_t i = 0; i < n; ++i)
                   handle(usual_.out, usual_.x, usual_.weight, kEps).ignore();
               },

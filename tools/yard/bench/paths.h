@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The op that `yard bench dispatch` calls, and the ways to call it. Its kernels do nothing, so
-// that only dispatch is measured.
+// The op that `yard bench dispatch` calls, and the ways to call it. The kernels do nothing, so that
+// only dispatch is measured.
 #pragma once
 
 #include <yard/c.h>
@@ -17,31 +17,30 @@ namespace yard::tool {
 inline constexpr Op<void(Out, In, In, float)> bench_noop{"bench_noop"};
 inline constexpr Op<void(Out, InOut, In, In, float)> bench_noop_2{"bench_noop_2"};
 
-// Runs a path `n` times.
+// Calls a path `n` times.
 using Loop = std::function<void(int64_t n)>;
 
-// One way to reach the kernel.
 struct Path {
-  const char* key;      // in JSON, without _ns
-  const char* meaning;  // for people
+  const char* key;      // in JSON, without the suffix _ns
+  const char* meaning;  // shown to people
   Loop loop;
   int64_t batch;  // calls between two reads of the clock
 };
 
-// Arguments of one thread, and the ways to call bench_noop with them.
+// The arguments of one thread and the ways to call bench_noop with them.
 class BenchCall {
  public:
-  // Registers the ops with eight kernels each on the shared runtime, once.
+  // Registers the ops with eight kernels each on the shared runtime. Call this once.
   static Status prepare();
 
   BenchCall();
-  // Every row of `yard bench dispatch`, in its order, raw first. They borrow this object.
+  // Returns all rows of `yard bench dispatch` in their order, raw first. The paths borrow this
+  // object.
   std::vector<Path> paths();
   Path raw();
   Path dynamic();
 
  private:
-  // One form of the call.
   struct Form {
     TensorView out, x, weight;
   };
@@ -51,7 +50,7 @@ class BenchCall {
   static constexpr int64_t kRows = 64, kHidden = 64, kStride = 128;
   alignas(64) float x_[kRows * kStride] = {}, out_[kRows * kStride] = {}, weight_[kStride] = {};
   const Form usual_;
-  // For a growing sequence; never touched, since the kernels do nothing.
+  // The memory of a growing sequence. The kernels do nothing, so it is never touched.
   static constexpr int64_t kLongest = 65536;
   const std::unique_ptr<float[]> long_x_{new float[kLongest * kHidden]};
   const std::unique_ptr<float[]> long_out_{new float[kLongest * kHidden]};
@@ -64,7 +63,7 @@ class BenchCall {
   ResultRecord record_;
 };
 
-// A thousand kernels of ten other ops, registered until remove.
+// Registers a thousand kernels of ten other ops. remove_other_kernels() removes them.
 Status add_other_kernels();
 Status remove_other_kernels();
 

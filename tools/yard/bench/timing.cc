@@ -28,7 +28,7 @@ double median(std::vector<double> v) {
 
 std::vector<double> in_turn(const std::vector<Path>& paths, double seconds) {
   std::vector<std::vector<double>> rounds(paths.size());
-  for (const Path& p : paths) p.loop(p.batch);  // warm
+  for (const Path& p : paths) p.loop(p.batch);  // warms up
   const auto start = Clock::now();
   for (int round = 0; round < 5 || seconds_since(start) < seconds; ++round)
     for (size_t i = 0; i < paths.size(); ++i) rounds[i].push_back(least(paths[i]));

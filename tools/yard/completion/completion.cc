@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard completion: a script for the shell that calls `yard complete`, which follows the words
-// through the tree of commands and finds what may come next.
+// yard completion: prints a script that makes a shell call `yard complete`. That command follows
+// the words through the tree of commands and finds what may come next.
 #include "completion/completion.h"
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@
 namespace yard::tool {
 namespace {
 
-// Arguments and options that are files, of the whole tree; fish needs a list of them.
+// Returns the options and arguments of all commands that are files; fish needs them in its script.
 std::string file_options(CLI::App& app) {
   std::string lines;
   for (const CLI::Option* o : app.get_options()) {
@@ -50,7 +50,7 @@ bool takes_value(const CLI::Option* o) { return o != nullptr && o->get_items_exp
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// The values of an option or argument, by its name. `call` is the first argument of the command.
+// Returns the values of an option or argument. `call` is the first argument of the command.
 Found values(const CLI::Option& o, const std::string& call) {
   static const std::map<std::string, std::vector<const char*>> kWords = {
       {"LEVEL", {"debug", "info", "warn", "error", "off"}},
@@ -79,7 +79,7 @@ Found values(const CLI::Option& o, const std::string& call) {
     for (const OpInfo& op : Runtime::shared().list().ops)
       to.push_back({op.name + behind, op.summary});
   } else if (is({"force", "lock", "kernel", "allow", "deny", "KERNEL"})) {
-    // The kernels of the op that a word like "softmax(f32[2" names, or of all ops.
+    // Completes kernels of the op in a word like "softmax(f32[2", or of all ops.
     const std::string op = call.substr(0, call.find('('));
     const Listing listing = Runtime::shared().list();
     for (const OpInfo& known : listing.ops)
@@ -100,19 +100,19 @@ const CLI::Option* option_named(const CLI::App& app, const std::string& word) {
   return nullptr;
 }
 
-// Where the words before the last lead.
+// The command and the option to which the words before the last one lead.
 struct Place {
   CLI::App* app;
   const CLI::Option* waiting = nullptr;  // the option whose value comes next
-  size_t positionals = 0;                // given so far
-  std::string call;                      // the first of them
+  size_t positionals = 0;                // arguments so far
+  std::string call;                      // the first argument
 };
 Place walk(CLI::App& root, const std::vector<std::string>& words) {
   Place at{&root, nullptr, 0, ""};
   for (size_t i = 0; i + 1 < words.size(); ++i) {
     const std::string& w = words[i];
     if (at.waiting != nullptr) {
-      if (w != "=") at.waiting = nullptr;  // some shells make a word of the sign
+      if (w != "=") at.waiting = nullptr;  // some shells pass the '=' as a word
     } else if (w.size() > 1 && w[0] == '-') {
       const CLI::Option* o = option_named(*at.app, w);
       if (takes_value(o)) at.waiting = o;
@@ -151,13 +151,13 @@ void add_completion(CLI::App& app, Action& action) {
 int print_completions(CLI::App& app, std::vector<std::string> words) {
   if (words.empty()) words.emplace_back();
   if (words.size() > 1 && words[0] == "help" && !words.back().starts_with("-"))
-    words.erase(words.begin());  // the name of a command follows
+    words.erase(words.begin());  // complete the name of a command
   for (std::string& w : words)
     if (w.starts_with('\'') || w.starts_with('"')) w.erase(0, 1);
   std::string& last = words.back();
   const Place at = walk(app, words);
   Found found;
-  std::string before;  // the part of the word that is kept
+  std::string before;  // the part of the last word that stays
   if (last == "=") last.clear();
   if (at.waiting != nullptr) {
     found = values(*at.waiting, at.call);
@@ -175,10 +175,10 @@ int print_completions(CLI::App& app, std::vector<std::string> words) {
     for (const CLI::App* c : commands_below(*at.app))
       found.push_back({c->get_name(), first_line(c->get_description())});
   }
-  // Only the last part of a list of values is completed.
+  // In a list of values, completes only the last one.
   if (const size_t comma = last.rfind(','); comma != std::string::npos && last.find('(') > comma)
     before = last.substr(0, comma + 1);
-  std::map<std::string, std::string> sorted;  // the first meaning of each word
+  std::map<std::string, std::string> sorted;  // keeps the first meaning of each word
   for (const Completion& c : found)
     if (!c.word.empty() && (before + c.word).starts_with(last))
       sorted.emplace(before + c.word, c.meaning);

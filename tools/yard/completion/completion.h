@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completion of command lines, for shells.
-//
-// The scripts are thin: they call `yard complete WORD...` for the completions of the last word. The
-// completions come from the tree of commands and options that parses them, and from the runtime.
+// Completes command lines for shells. The scripts call `yard complete WORD...` to complete the last
+// word. The completions come from the commands and options that are parsed, and from the runtime.
 #pragma once
 
 #include <string>
@@ -14,7 +12,7 @@ class App;
 
 namespace yard::tool {
 
-// Prints the completions of the last of `words`, which follow the name of the program. Each line
+// Prints the completions of the last of `words`, which exclude the name of the program. Each line
 // has a word, a tab and its meaning. Prints nothing where a file or a number is expected.
 int print_completions(CLI::App& app, std::vector<std::string> words);
 

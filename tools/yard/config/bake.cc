@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard bake: turns recorded calls into a static map, with one kernel for each op, in a rule file or
-// in a header.
+// yard bake: turns recorded calls into a static map with one kernel for each op. Writes the map to
+// a rule file or a header.
 #include <fmt/format.h>
 #include <yard/config.h>
 #include <yard/runtime.h>
@@ -33,29 +33,29 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The calls of one op.
 struct BakedOp {
   std::string op;
-  std::string kernel;  // the one that serves most of them
+  std::string kernel;  // serves the most calls of the op
   uint64_t calls = 0, served = 0;
-  std::vector<std::pair<std::string, uint64_t>> kernels;  // with their calls, most calls first
-  std::vector<CountedCall> classes;                       // most frequent first
-  std::vector<std::string> unable;  // calls of other kernels that this one cannot serve
+  std::vector<std::pair<std::string, uint64_t>>
+      kernels;                       // with their numbers of calls, most calls first
+  std::vector<CountedCall> classes;  // most frequent first
+  std::vector<std::string> unable;   // calls of other kernels that `kernel` cannot serve
 
-  bool from_plugin = false;  // its kernel exists only after a plugin has been opened
+  bool from_plugin = false;  // `kernel` exists only after a plugin has been opened
 
   bool conflict() const { return kernels.size() > 1; }
 };
 
 struct Baked {
-  std::string source;             // the file the calls come from
+  std::string source;             // the file with the calls
   std::vector<BakedOp> ops;       // by name
   std::vector<CountedCall> lost;  // calls that no kernel can run
-  UnknownOps unknown;             // whose calls were skipped
+  UnknownOps unknown;             // ops whose calls were skipped
   uint64_t calls = 0;
 };
 
-// The most calls of an op that comments list.
+// The largest number of calls that the comment on an op lists.
 constexpr size_t kMostShown = 8;
 
 std::string title(const Baked& b) {
@@ -63,7 +63,7 @@ std::string title(const Baked& b) {
                      b.calls == 1 ? "" : "s", b.ops.size(), b.ops.size() == 1 ? "" : "s");
 }
 
-// A comment, each line of which begins with `mark`.
+// Returns a comment whose lines begin with `mark`.
 std::string comment(const BakedOp& op, const std::string& mark) {
   std::string to =
       fmt::format("{}{}: {} served {} of {} calls", mark, op.op, op.kernel, op.served, op.calls);
@@ -77,19 +77,19 @@ std::string comment(const BakedOp& op, const std::string& mark) {
   return to;
 }
 
-// Equal calls give equal text.
+// Must be deterministic, so that equal calls give equal text.
 std::string bake_yaml(const Baked& baked) {
   Config config;
   std::string to = "# " + title(baked) + "\n";
   for (const BakedOp& op : baked.ops) {
     to += comment(op, "# ");
-    // A plugin is opened with the first call, after the file has been read.
+    // The first call opens a plugin, which is after the file has been read.
     config.static_kernel_map[op.op] = {op.kernel, op.from_plugin, {}};
   }
   return to + to_yaml(config);
 }
 
-// `name_space` has been checked.
+// The caller has checked `name_space`.
 std::string bake_header(const Baked& baked, const std::string& name_space) {
   std::string rows;
   for (const BakedOp& op : baked.ops)
@@ -97,14 +97,15 @@ std::string bake_header(const Baked& baked, const std::string& name_space) {
   return fill_in("baked.h", {{"TITLE", title(baked)}, {"NAMESPACE", name_space}, {"ROWS", rows}});
 }
 
-// The kernels that would serve the calls. `at_start` lists the kernels that exist when a program
-// reads its rules.
+// Finds the kernel of each call and the most used kernel of each op. `at_start` lists the kernels
+// that exist when a program reads its rules.
 Baked bake(const Runtime& runtime, const Listing& at_start, const std::vector<CountedCall>& calls,
            const std::string& source) {
   Baked to;
   to.source = source;
   std::map<std::string, BakedOp> ops;
-  std::map<std::string, std::vector<std::pair<std::string, std::string>>> chosen;  // call, kernel
+  std::map<std::string, std::vector<std::pair<std::string, std::string>>>
+      chosen;  // by op: call and kernel
   for (const CountedCall& c : calls) {
     add_count(to.calls, c.count);
     const auto e = runtime.explain(c.call);
@@ -155,7 +156,7 @@ struct BakeQuestion {
   bool majority = false, json = false;
 };
 
-// Words with :: between them. Keywords and names that programs must not use are reserved.
+// Accepts words with :: between them, except keywords and reserved names.
 bool is_namespace(const std::string& text) {
   static const std::regex kWords("[A-Za-z_]\\w*(::[A-Za-z_]\\w*)*"), kReserved("_[A-Z].*|.*__.*");
   std::istringstream list(fill_in("cpp_words.txt", {}));
@@ -166,7 +167,7 @@ bool is_namespace(const std::string& text) {
   return std::regex_match(text, kWords) && std::ranges::none_of(split(text, ":"), is_reserved);
 }
 
-// Why nothing is written, one line for each reason. Empty if there is no reason.
+// Returns the reasons not to write anything, one line each.
 std::vector<std::string> objections(const BakeQuestion& q, const Baked& b) {
   std::vector<std::string> to;
   for (const CountedCall& c : b.lost) to.push_back(fmt::format("no kernel can run {}", c.call));
@@ -230,7 +231,7 @@ int bake_trace(const BakeQuestion& q) {
                                     q.name_space));
   const auto runtime = runtime_under(q.config);
   if (runtime == nullptr) return kUsage;
-  const Listing at_start = runtime->list();  // reading calls opens plugins
+  const Listing at_start = runtime->list();  // taken before reading the calls opens plugins
   UnknownOps unknown;
   auto read = read_trace(*runtime, q.trace, &unknown);
   if (!q.json) print_unknown_ops(q.trace, unknown);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard config: checks of rule files, their schema, and the rules of running processes.
+// yard config: checks rule files, prints their schema, and changes the rules of running processes.
 #include <fmt/format.h>
 #include <yard/config.h>
 #include <yard/log.h>
@@ -66,7 +66,7 @@ void print_checked(const Checked& c) {
     print_out("{}: {}, {}\n", c.file, counted(c.errors, "error"), counted(c.warnings, "warning"));
 }
 
-// Whether the file names kernels, ops or backends that may be registered later.
+// Returns whether the file names kernels, ops or backends that may be registered later.
 bool names_later(const Config& config) {
   return !config.kernel_locks.empty() || !config.kernel_denies.empty() || config.kernel_allows ||
          !config.policy.backends.empty() ||
@@ -74,7 +74,7 @@ bool names_later(const Config& config) {
                              [](const DispatchRule& r) { return !r.deny.empty() || r.allow; });
 }
 
-// Whether conditions of the file refer to an op of that name.
+// Returns whether conditions of the file refer to the op.
 bool asks_about(const Config& config, const std::string& op) {
   const auto asks = [&](const auto& rule) {
     return !rule.conditions.empty() && glob_matches(rule.operation, op);
@@ -83,8 +83,8 @@ bool asks_about(const Config& config, const std::string& op) {
          std::ranges::any_of(config.score, asks);
 }
 
-// Opens plugins to check conditions on their ops, and names that are unknown without them. Other
-// errors stay as they were, because a program reads the file before it opens the plugin.
+// Opens plugins to check conditions on their ops and names that are unknown without them. Keeps the
+// errors that were found before, because a program reads the file before it opens the plugin.
 void check_announced(Runtime& runtime, std::vector<Checked>& all) {
   std::map<std::string, Status> opened;  // by path
   for (Checked& c : all) {
@@ -114,8 +114,7 @@ void check_announced(Runtime& runtime, std::vector<Checked>& all) {
   }
 }
 
-// Warns of optional rules for unknown ops. Without the plugin that brings the op they are not
-// checked.
+// Warns of optional rules for unknown ops, which cannot be checked without the plugin of the op.
 void note_unchecked(const Runtime& runtime, Checked& c) {
   std::vector<std::string> ops;
   for (const OpInfo& op : runtime.list().ops) ops.push_back(op.name);
@@ -140,7 +139,7 @@ void note_unchecked(const Runtime& runtime, Checked& c) {
 }
 
 int check_files(const CheckQuestion& q) {
-  // Problems of the file that the environment names are not reported.
+  // Keeps problems of the file that the environment names out of the log.
   set_log_level("policy", LogLevel::kOff).ignore();
   Runtime& runtime = Runtime::shared();
   if (const int code = add_program_modes(runtime); code != kOk) return code;
@@ -163,8 +162,6 @@ int check_files(const CheckQuestion& q) {
   }
   return ok ? kOk : kFailed;
 }
-
-// ---- load, rollback and history, in a running process ----
 
 struct LoadQuestion : RemoteQuestion {
   std::string file;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard config diff and simulate: the differences between two rule files, and the calls that would
-// change their kernel.
+// yard config diff and simulate: show the differences between two rule files, and the calls whose
+// kernel would change.
 #include <fmt/format.h>
 #include <yard/verify.h>
 #include <CLI/CLI.hpp>
@@ -20,15 +20,15 @@
 namespace yard::tool {
 namespace {
 
-// The most calls that are made for one op.
+// The largest number of calls that are made for one op.
 constexpr size_t kMostSamples = 20000;
-// The most calls of an op with the same change that are listed.
+// The largest number of listed calls of an op with equal old and new kernels.
 constexpr size_t kMostAlike = 8;
 
 struct Calls {
   std::vector<CountedCall> calls;
-  std::vector<std::string> cut;    // ops for which the limit was reached
-  std::vector<std::string> unmet;  // rules that match none of the calls
+  std::vector<std::string> cut;    // ops with more than kMostSamples calls
+  std::vector<std::string> unmet;  // rules that match no call
 };
 
 struct DiffQuestion {
@@ -37,7 +37,7 @@ struct DiffQuestion {
   bool json = false;
 };
 
-// The ops of the runtime, and of plugins that it has not opened yet.
+// Returns the ops of the runtime and of plugins that it has not opened yet.
 std::set<std::string> op_names(const Runtime& runtime) {
   std::set<std::string> names;
   for (const OpInfo& op : runtime.list().ops) names.insert(op.name);
@@ -46,13 +46,13 @@ std::set<std::string> op_names(const Runtime& runtime) {
   return names;
 }
 
-// Calls of every op, made from its schema and from the conditions of the files.
+// Makes calls of every op from the op's schema and from the conditions of the files.
 Result<Calls> sampled(const Runtime& runtime, const Config& before, const Config& after) {
   const Config configs[] = {before, after};
   Calls to;
   for (const std::string& op : op_names(runtime)) {
     auto calls = sample_calls(runtime, op, configs, kMostSamples);
-    // A plugin was refused when it was opened; the log has the reason.
+    // The runtime refused the plugin of this op when it was opened, and the log says why.
     if (!calls.ok() && calls.status().code() == Code::kUnknownOp) continue;
     if (!calls.ok()) return std::move(calls).status();
     if (calls->size() >= kMostSamples) to.cut.push_back(op);
@@ -105,7 +105,7 @@ void print_diff(const std::vector<ConfigChange>& changes, const std::vector<Move
   if (changes.empty()) print_out("The files are equivalent.\n");
   for (const ConfigChange& c : changes) print_change(c);
   Table table("op|call|old|new");
-  std::map<std::string, size_t> alike;  // by op and kernels
+  std::map<std::string, size_t> alike;  // counts by op and kernels
   std::set<std::string> ops;
   size_t moved = 0, hidden = 0;
   for (const Move& m : moves) {
@@ -126,7 +126,7 @@ void print_diff(const std::vector<ConfigChange>& changes, const std::vector<Move
             moved > 0 ? fmt::format(", of {} op{}", ops.size(), ops.size() == 1 ? "" : "s") : "");
 }
 
-// Nothing is known about these.
+// Lists the rules that no call tested.
 void print_unmet(const std::vector<std::string>& unmet) {
   if (unmet.empty()) return;
   print_out("No call was found that matches {}: --call and --trace try others\n",
@@ -155,7 +155,7 @@ struct SimulateQuestion {
   bool json = false;
 };
 
-// Calls of an op that move between the same kernels.
+// The calls of an op that move from one kernel to another.
 struct Stream {
   std::string op, from, to, example;
   uint64_t calls = 0;

@@ -28,13 +28,13 @@ void add_config_option(CLI::App& command, std::string& to) {
 
 namespace {
 
-// From the command line.
+// The modes that the command line names.
 std::vector<std::string>& program_modes() {
   static std::vector<std::string> names;
   return names;
 }
 
-// Puts the rules in force for all calls, without a rollout and without watching the file.
+// Applies the rules to all calls at once, without a rollout and without watching the file.
 Status put_in_force(Runtime& runtime, const std::string& path,
                     std::vector<ConfigProblem>& problems) {
   ConfigReading reading = read_config(path);
@@ -69,12 +69,12 @@ int add_program_modes(Runtime& runtime) {
 int use_config(Runtime& runtime, const std::string& path) {
   if (const int code = add_program_modes(runtime); code != kOk) return code;
   if (path.empty()) return kOk;
-  // They are printed here, once.
+  // The problems are printed below, so the log need not have them.
   const LogLevel before = log_level("policy");
   set_log_level("policy", LogLevel::kOff).ignore();
   std::vector<ConfigProblem> problems;
   const Status s = put_in_force(runtime, path, problems);
-  // Problems that are found when a plugin is opened are new.
+  // From here on the log has new problems, which are found when a plugin is opened.
   set_log_level("policy", before).ignore();
   if (!s.ok() && json_output()) {
     Status all(s.code(), fmt::format("{} is not a valid rule file", path));

@@ -22,7 +22,7 @@ std::string_view trim(std::string_view s) {
   return s.substr(first, s.find_last_not_of(kBlanks) - first + 1);
 }
 
-// Each call once, in the order in which they came.
+// Keeps each call once, in the order of first occurrence.
 class Collected {
  public:
   explicit Collected(UnknownOps* unknown = nullptr) : unknown_(unknown) {}
@@ -48,7 +48,7 @@ class Collected {
   UnknownOps* const unknown_;
 };
 
-// `12<TAB>softmax(...)` or `softmax(...)`.
+// Adds a line such as `12<TAB>softmax(...)` or `softmax(...)`.
 Status add_line(const Runtime& runtime, std::string_view line, Collected& to) {
   const size_t tab = line.find('\t');
   const bool counted = tab != std::string_view::npos && line.find('(') > tab;
@@ -65,7 +65,7 @@ Status add_line(const Runtime& runtime, std::string_view line, Collected& to) {
   return to.add(runtime, trim(line.substr(tab + 1)), count);
 }
 
-// The kernel that would serve the call. Empty if there is none.
+// Returns the kernel that would serve the call, or an empty text.
 std::string winner(const Runtime& runtime, const std::string& call) {
   const auto e = runtime.explain(call);
   return e.ok() ? e->selected : std::string();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls under two sets of rules: the kernel of each before and after.
+// Finds the kernel of each call under two sets of rules.
 #pragma once
 
 #include <yard/call_spec.h>
@@ -14,25 +14,24 @@
 
 namespace yard::tool {
 
-// A call, and how often it was made.
 struct CountedCall {
-  std::string op, call;  // the canonical CallSpec
+  std::string op, call;  // `call` is the canonical CallSpec
   uint64_t count = 1;
 };
 
-// Adds to a count, without overflow.
+// Adds without overflow; the largest number stays.
 inline void add_count(uint64_t& sum, uint64_t n) {
   sum = n > std::numeric_limits<uint64_t>::max() - sum ? std::numeric_limits<uint64_t>::max()
                                                        : sum + n;
 }
 
-// Reads CallSpecs. The message of an error names the CallSpec.
+// Parses CallSpecs. An error names the CallSpec.
 Result<std::vector<CountedCall>> read_calls(const Runtime& runtime,
                                             const std::vector<std::string>& texts);
-// Reads a file with one CallSpec on each line, which may follow a count and a tab. Blank lines and
-// lines that begin with # are ignored. Counts of equal calls are added. The error names the first
-// invalid line, and its notes the others. With `unknown`, calls of unknown ops are counted there
-// instead.
+// Reads a file with a CallSpec on each line, optionally after a count and a tab. Ignores blank
+// lines and lines that begin with #, and adds up the counts of equal calls. The error names the
+// first invalid line, and its notes name the others. If `unknown` is given, calls of unknown ops
+// are counted there and are not errors.
 struct UnknownOp {
   uint64_t calls = 0;
   std::string message;  // "op 'sofmax' is not known; did you mean 'softmax'?"
@@ -43,7 +42,7 @@ Result<std::vector<CountedCall>> read_trace(const Runtime& runtime, const std::s
 // Writes "yard: calls.txt: skipped 12 calls: op 'acme_norm' is not known" to stderr for each op.
 void print_unknown_ops(const std::string& path, const UnknownOps& unknown);
 
-// A call and its kernels, which are empty where no kernel can run it.
+// A call with its kernels before and after. The name is empty if no kernel can run the call.
 struct Move {
   CountedCall what;
   std::string from, to;
@@ -53,7 +52,6 @@ struct Move {
 std::vector<Move> compare(const Runtime& before, const Runtime& after,
                           const std::vector<CountedCall>& calls);
 
-// The name of a kernel for people, also if there is none.
 inline std::string kernel_text(const std::string& id) { return id.empty() ? "none" : id; }
 
 }  // namespace yard::tool
