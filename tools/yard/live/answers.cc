@@ -68,7 +68,7 @@ std::string SlowerKernel::text() const {
 
 std::vector<SlowerKernel> slower_kernels(const RuntimeStats& before, const RuntimeStats& now) {
   constexpr double kMuch = 2;
-  constexpr uint64_t kSamples = 3;  // fewer say little
+  constexpr uint64_t kSamples = 3;  // fewer samples say little
   struct Served {
     LatencyHistogram latency;
     uint64_t calls = 0;
@@ -80,7 +80,7 @@ std::vector<SlowerKernel> slower_kernels(const RuntimeStats& before, const Runti
     Served& s = all[{c.op, c.call}][c.kernel];
     s.latency.add(c.latency), s.calls += c.calls;
   }
-  // Counters that were reset start at zero.
+  // A kernel whose counters were reset in between counts as unused.
   for (const CallStats& c : before.calls)
     if (const auto at = all.find({c.op, c.call}); at != all.end())
       if (const auto s = at->second.find(c.kernel); s != at->second.end())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard events: what happened in a running process.
+// yard events: shows events in a running process.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -28,7 +28,6 @@ void print_event(const Json& e, bool json) {
     print_out("{:>4}  {}  {}\n", shown(value_at(e, "id")), text_at(e, "time"), event_text(e));
 }
 
-// Prints events until the process ends.
 int follow_events(const EventsQuestion& q) {
   auto remote = need(Remote::connect(q.pid));
   for (uint64_t last = 0;; std::this_thread::sleep_for(kPause)) {

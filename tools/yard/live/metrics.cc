@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard metrics: the metrics of a running process, from its answers.
+// yard metrics: shows the metrics of a running process.
 #include <yard/metrics.h>
 #include <yard/trace.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard log, verbose, trace and record: what a running process writes about its calls.
+// yard log, verbose, trace and record: control what a running process writes about its calls.
 #include <fmt/format.h>
 #include <yard/log.h>
 #include <yard/trace.h>
@@ -17,8 +17,6 @@
 
 namespace yard::tool {
 namespace {
-
-// ---- log and verbose ----
 
 struct LogQuestion : RemoteQuestion {
   std::string level, logger;
@@ -41,8 +39,6 @@ std::vector<std::string> logger_names() {
   return to;
 }
 
-// ---- trace ----
-
 struct TraceQuestion : RemoteQuestion {
   double seconds = 5;
   std::string output;
@@ -58,7 +54,7 @@ sigset_t block_signals() {
   return wanted;
 }
 
-// Waits for some seconds, or until one of these signals arrives.
+// Waits for `seconds`, or until one of the signals arrives.
 void wait_or_signal(const sigset_t& wanted, double seconds) {
   timespec most{};
   most.tv_sec = static_cast<time_t>(seconds);
@@ -90,8 +86,6 @@ int trace_calls(const TraceQuestion& q) {
   return kOk;
 }
 
-// ---- record ----
-
 struct RecordQuestion : RemoteQuestion {
   std::string file;
   bool stop = false;
@@ -104,7 +98,7 @@ int record_calls(const RecordQuestion& q) {
   if (q.stop)
     return ask(q, "record.stop", Json::object(),
                [](int64_t pid, const Json&) { print_out("process {} records no more\n", pid); });
-  // The process may have another working directory.
+  // The process may have another working directory, so the path must be absolute.
   const std::string path = std::filesystem::absolute(q.file).lexically_normal().string();
   return ask(q, "record", {{"path", path}}, [&](int64_t pid, const Json&) {
     print_out("process {} records its calls to {}\n  to end it: yard record --stop --pid {}\n", pid,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard plugin load, unload and replace: the plugins of running processes.
+// yard plugin load, unload and replace: change the plugins of running processes.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -50,7 +50,7 @@ struct LiveQuestion : ManyQuestion {
 };
 
 int change_plugin(const LiveQuestion& q) {
-  // The process may have another working directory. A name has no '/'.
+  // The process may have another working directory, so a path must be absolute. A name has no '/'.
   const auto absolute = [](const std::string& path) {
     return std::filesystem::absolute(path).lexically_normal().string();
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard ps and yard status: the processes that answer, and what is in force in one of them.
+// yard ps lists the processes that answer. yard status shows the rules and switches of one process.
 #include <fmt/format.h>
 #include <yard/inspect.h>
 
@@ -18,13 +18,13 @@ double epoch_seconds(std::chrono::system_clock::time_point t) {
   return std::chrono::duration<double>(t.time_since_epoch()).count();
 }
 
-// All processes are asked at once. One that does not answer within this time is listed as such.
+// All processes are asked at once. This is the time for an answer.
 constexpr auto kPatience = std::chrono::milliseconds(200);
 
 int list_processes(bool json) {
   struct Seen {
     InspectClient::Target target;
-    Json hello;  // null if there was no answer
+    Json hello;  // null without an answer
   };
   std::vector<Seen> all;
   for (InspectClient::Target& t : inspect_targets(kPatience)) {

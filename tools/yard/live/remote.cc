@@ -21,7 +21,7 @@ std::string name_of(const std::string& program) {
   return std::filesystem::path(program).filename().string();
 }
 
-// The code stands for exit code 1, as do all failures of the process.
+// Code::kDeadline gives exit code 1, like all failures of the process.
 Status nobody_answers() {
   Status none(Code::kDeadline, "no process of yours answers");
   return none.note(
@@ -42,7 +42,7 @@ Result<int64_t> only_process() {
   return many;
 }
 
-// Whether the process can be asked at all.
+// Fails if the process does not exist or belongs to another user.
 Status check_process(int64_t pid) {
   struct stat owner {};
   if (::stat(fmt::format("/proc/{}", pid).c_str(), &owner) != 0)

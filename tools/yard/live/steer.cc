@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard policy, deny, allow, breaker, undo and changes: what a running process may use. Each change
-// takes effect at once, is logged by the process and can be undone.
+// yard policy, deny, allow, breaker, undo and changes: control what a running process may use. The
+// process applies each change at once and logs it. Each change can be undone.
 #include <fmt/format.h>
 
 #include "arguments.h"
@@ -11,8 +11,6 @@
 
 namespace yard::tool {
 namespace {
-
-// ---- deny and allow ----
 
 struct DenyQuestion : ManyQuestion {
   std::string kernel, op, when;
@@ -57,14 +55,12 @@ void add_deny_options(CLI::App& c, DenyQuestion& q) {
   add_many_options(c, q);
 }
 
-// ---- policy ----
-
 struct PolicyQuestion : RemoteQuestion {
   std::vector<std::string> fields;
   bool reset = false;
 };
 
-// The value of a field as in a rule file: a switch, list or map, `null` to unset it, or a text.
+// Parses a value as in a rule file: a switch, list or map, `null` to unset the field, or a text.
 Json field_value(const std::string& text) {
   if (text == "on" || text == "yes") return true;
   if (text == "off" || text == "no") return false;
@@ -105,14 +101,12 @@ int change_policy(const PolicyQuestion& q) {
   });
 }
 
-// ---- breaker ----
-
 struct BreakerQuestion : RemoteQuestion {
   std::string action, kernel, op, reason;
 };
 
 struct UndoQuestion : RemoteQuestion {
-  int64_t change = 0;  // 0 for the last one
+  int64_t change = 0;  // 0 selects the last change
 };
 
 int list_breakers(const BreakerQuestion& q) {

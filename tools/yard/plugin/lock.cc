@@ -28,7 +28,7 @@ struct LockContents {
   std::vector<PluginInfo> listed, refused;
 };
 
-// The files of a directory that end in .so, by name; a file stands for itself.
+// Returns the .so files of a directory, sorted by name, or the path itself if it is a file.
 std::vector<std::string> files_of(const std::string& path, std::error_code& error) {
   if (!fs::is_directory(path, error)) return {path};
   std::vector<std::string> files;
@@ -38,7 +38,8 @@ std::vector<std::string> files_of(const std::string& path, std::error_code& erro
   return files;
 }
 
-// The lock file belongs into the directory of all plugins. Empty if there are several directories.
+// Returns the path of the lock file, which belongs in the directory of all plugins. Returns an
+// empty path if there are several directories.
 std::string place_for(const std::vector<std::string>& paths) {
   fs::path place;
   for (const std::string& p : paths) {
@@ -51,7 +52,7 @@ std::string place_for(const std::vector<std::string>& paths) {
   return (place / "yard.lock").string();
 }
 
-// A lock file is found by its name in a searched directory; the program must name any other.
+// Only a lock file with the usual name in a searched directory is found automatically.
 std::string when_it_counts(const std::string& output) {
   const fs::path at(output);
   if (at.filename() == "yard.lock")
@@ -101,7 +102,7 @@ int lock(const LockQuestion& q) {
     for (const std::string& file : files_of(absolute(path), error)) {
       PluginInfo info = runtime.plugins().inspect(file);
       const bool refused = info.state == PluginState::kRefused;
-      // A file that is named must be listed; a directory may contain others.
+      // A file that the user names must be listed. A directory may contain others.
       if (refused && !directory)
         return fail(
             info.reason == PluginReason::kNotFound ? kUsage : kFailed,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard plugin new: a plugin project that builds and passes its tests unchanged.
+// yard plugin new: writes a plugin project that builds and passes its tests unchanged.
 #include <fmt/format.h>
 #include <yard/runtime.h>
 #include <yard/trace.h>
@@ -28,7 +28,7 @@ struct ProjectQuestion {
 };
 
 constexpr size_t kLongestName = 64;
-// What is wrong with the name; empty if nothing is. It names a file, a target and a backend.
+// Returns an error message, or an empty text. The name is used for a file, a target and a backend.
 std::string wrong_name(const std::string& name) {
   static const std::regex kFits("[a-z][a-z0-9_]*");
   if (!std::regex_match(name, kFits))
@@ -37,7 +37,7 @@ std::string wrong_name(const std::string& name) {
   if (name.size() > kLongestName)
     return fmt::format("the name has {} characters; expected at most {}", name.size(),
                        kLongestName);
-  static const std::regex kTargets(  // of CMake itself
+  static const std::regex kTargets(  // targets that CMake defines
       "all|clean|depend|edit_cache|help|install|list_install_components|package|package_source|"
       "rebuild_cache|test");
   if (std::regex_match(name, kTargets))
@@ -50,7 +50,7 @@ std::string wrong_name(const std::string& name) {
   return {};
 }
 
-// What is wrong with the op; the library itself checks the name.
+// Returns an error message, or an empty text. The library checks the form of the name.
 std::string wrong_op(const std::string& op) {
   if (Runtime::shared().list().find_op(op) != nullptr)
     return fmt::format(
@@ -71,7 +71,8 @@ std::string wrong_op(const std::string& op) {
       op);
 }
 
-// The schema of an existing op. Opens plugins that announce the op. The error names similar ops.
+// Returns the schema of an existing op. Opens plugins that announce the op. An error names similar
+// ops.
 Result<std::string> schema_of(const std::string& op) {
   Runtime& runtime = Runtime::shared();
   const std::vector<Announced> waiting = announced(runtime, &PluginInfo::ops);
@@ -87,7 +88,7 @@ Result<std::string> schema_of(const std::string& op) {
                 fmt::format("--for-op: op '{}' is not known{}", op, did_you_mean(op, names)));
 }
 
-// What is wrong with the directory.
+// Returns an error message, or an empty text.
 std::string wrong_directory(const fs::path& directory) {
   std::error_code error;
   const fs::file_status status = fs::status(directory, error);
@@ -104,7 +105,7 @@ std::string wrong_directory(const fs::path& directory) {
                              directory.string());
 }
 
-// A kernel that declines every call: a function with the parameters of the op.
+// Returns the source of a kernel function that has the op's parameters and declines every call.
 std::string kernel_text(const std::string& schema, bool c) {
   static constexpr const char* kInC[] = {
       "const yard_tensor_t* {0} = args[{1}].tag == YARD_TAG_TENSOR ? args[{1}].u.tensor : NULL;",
@@ -135,7 +136,7 @@ std::string kernel_text(const std::string& schema, bool c) {
       declared, unused, "not written yet");
 }
 
-// Name and contents of each file of the project. `schema` is that of the op that gets a kernel.
+// Returns the name and contents of each file. `schema` is the schema of the op that gets a kernel.
 std::vector<std::pair<std::string, std::string>> project(const ProjectQuestion& q,
                                                          const std::string& schema) {
   const std::string suffix = q.c ? "c" : "cc", version = YARD_VERSION;
@@ -153,7 +154,7 @@ std::vector<std::pair<std::string, std::string>> project(const ProjectQuestion& 
           {".gitignore", fill_in("gitignore", words)}};
 }
 
-// Writes all of the files or none. Returns an error message.
+// Writes all of the files or none of them. Returns an error message, or an empty text.
 std::string write_project(const fs::path& directory,
                           const std::vector<std::pair<std::string, std::string>>& files) {
   std::error_code error;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard plugin list and inspect, which run no code of a plugin.
+// yard plugin list and inspect: show plugins without running their code.
 #include <fmt/format.h>
 #include <yard/log.h>
 #include <CLI/CLI.hpp>
@@ -32,12 +32,12 @@ std::vector<Cell> plugin_row(const PluginInfo& p) {
 }
 
 int list_plugins(const PluginsQuestion& q) {
-  // The table has the refused plugins, so the log need not have them.
+  // The table shows the refused plugins, so the log need not.
   set_log_level("plugin", LogLevel::kOff).ignore();
   need(check_features(), kUsage);
   const Runtime runtime(looks_also_at(q.paths));
   std::vector<PluginInfo> found = runtime.plugins().list();
-  // A digest is checked when a plugin is loaded; would_load() tells the result without loading.
+  // Only loading checks the digest; would_load() checks it without loading.
   for (PluginInfo& p : found)
     if (p.state == PluginState::kFound) p = runtime.plugins().would_load(p.path);
   const auto refused = [](const PluginInfo& p) { return p.state == PluginState::kRefused; };

@@ -10,7 +10,7 @@
 namespace yard::tool {
 namespace {
 
-// From the command line.
+// The features that the command line names.
 std::vector<std::string>& device_features() {
   static std::vector<std::string> features;
   return features;

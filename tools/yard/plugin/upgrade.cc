@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard plugin upgrade: checks a new version of a plugin, shows what it changes, and puts the file
-// in place of the old one.
+// yard plugin upgrade: checks a new version of a plugin, shows what it changes, and replaces the
+// installed file.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -34,11 +34,10 @@ struct UpgradeChanges {
   std::vector<std::string> added, removed;
 };
 
-// What an upgrade has done so far.
 struct Upgrade {
-  PluginInfo before, after;                          // after.path is the file that was given
-  bool verified = false;                             // all of it, in a separate process
-  std::string unverified = "--no-verify was given";  // why not
+  PluginInfo before, after;  // after.path is the given file
+  bool verified = false;     // the whole plugin passed, in a separate process
+  std::string unverified = "--no-verify was given";  // why `verified` is false
   UpgradeChanges ops, kernels;
   bool written = false;
 };
@@ -60,8 +59,8 @@ std::set<std::string> registered_kernels(const Runtime& runtime) {
   return to;
 }
 
-// The installed file of the plugin: at or in `into`, or where a program of this environment finds
-// it.
+// Returns the installed file of the plugin: the file `into`, a file in the directory `into`, or the
+// file that a program of this environment finds.
 Result<PluginInfo> installed(const Runtime& runtime, const UpgradeQuestion& q,
                              const std::string& name) {
   std::error_code error;
@@ -83,13 +82,14 @@ Result<PluginInfo> installed(const Runtime& runtime, const UpgradeQuestion& q,
                   into.empty() ? "in this environment; --into tells where it is" : "in " + q.into));
 }
 
-// Versions without letters are compared by their numbers: 1.10 is above 1.9.
+// strverscmp() compares numbers in versions by value, so 1.10 is above 1.9.
 const char* version_change(const Upgrade& u) {
   const int order = ::strverscmp(u.before.version.c_str(), u.after.version.c_str());
   return order < 0 ? "higher" : order > 0 ? "lower" : "unchanged";
 }
 
-// Loads the old version in this process, if it can be loaded, and replaces it by the new one.
+// Replaces the old version by the new one in this process. Loads only the new version if the old
+// one cannot be loaded.
 Status rehearse(Runtime& runtime, Upgrade& u, KeptOps keep) {
   Plugins plugins = runtime.plugins();
   const bool had_old = plugins.load(u.before.path).ok();
@@ -102,7 +102,7 @@ Status rehearse(Runtime& runtime, Upgrade& u, KeptOps keep) {
 
 std::string errno_text() { return std::strerror(errno); }
 
-// Puts a copy of the file in place of the other, atomically and with its permissions.
+// Replaces the file at `path` by a copy of the new one, atomically and with the old permissions.
 Status put_in_place(const Runtime& runtime, const PluginInfo& from, const std::string& path) {
   std::error_code error;
   const fs::path target = fs::canonical(path, error);
@@ -120,7 +120,7 @@ Status put_in_place(const Runtime& runtime, const PluginInfo& from, const std::s
       ::fsync(fd) != 0)
     s = cannot(errno_text());
   if (fd >= 0) ::close(fd);
-  // The copy must be the file that was checked.
+  // The file may have changed after it was checked.
   if (s.ok() && runtime.plugins().inspect(beside).sha256 != from.sha256)
     s = cannot(fmt::format("{} has changed meanwhile", from.path));
   if (s.ok() && ::rename(beside.c_str(), target.c_str()) != 0) s = cannot(errno_text());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data of a report from the answers of a running process.
+// Makes a report from the answers of a running process.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -19,8 +19,8 @@ using SeriesName = std::tuple<std::string, std::string, std::string, std::string
 
 SeriesName series_name(const CallStats& c) { return {c.op, c.kernel, c.mode, c.call}; }
 
-// Calls per second between two counts, or null if no time has passed. Counters that were reset in
-// between start at zero.
+// Returns calls per second, or null if no time has passed. A count that decreased was reset in
+// between and starts at zero.
 Json rate_of(uint64_t before, uint64_t after, double seconds) {
   if (seconds <= 0) return nullptr;
   return static_cast<double>(after >= before ? after - before : after) / seconds;
@@ -107,7 +107,7 @@ void add_events(const ProcessAnswers& a, Json& to) {
                               flag_at(v, "in_force") ? ", in force" : "")},
          {"detail", detail}});
   }
-  // Versions are listed above, with what they changed.
+  // The versions of the rules are listed above, with their changes.
   for (const Json& e : list_at(a.events, "events"))
     if (const std::string kind = text_at(e, "kind"); kind != "rules")
       all.push_back(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard report: one HTML page about a running process or a trace.
+// yard report: writes an HTML page about a running process or a trace.
 #include <fmt/format.h>
 #include <yard/trace.h>
 #include <yard/version.h>
@@ -38,7 +38,8 @@ std::string replaced(std::string_view text, const Replacements& with) {
   return to;
 }
 
-// A value as text, such as "b:1,c:..." for an object. What is nested deeper than `depth` is "...".
+// Formats a value, such as an object as "b:1,c:...". Values nested deeper than `depth` become
+// "...".
 std::string value_text(const Json& value, int depth) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_structured()) return value.dump();
@@ -67,7 +68,7 @@ Report trace_report(const ReportQuestion& q) {
   return {std::filesystem::path(q.trace).filename().string(), need(report_of_trace(text, q.trace))};
 }
 
-// Asks for the statistics at once, and a few times until the end of the observation.
+// Asks for the statistics now and several times until the observation ends.
 std::vector<ProcessAnswers::Sample> take_samples(Remote& remote, double seconds) {
   std::vector<ProcessAnswers::Sample> to;
   const auto start = std::chrono::steady_clock::now();
@@ -79,7 +80,7 @@ std::vector<ProcessAnswers::Sample> take_samples(Remote& remote, double seconds)
     const Json stats = need(remote.request("stats"));
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     to.push_back({std::chrono::duration<double>(now).count(), read_stats(stats)});
-    // Only the first and the last are shown class by class.
+    // The report shows classes only for the first and the last sample.
     if (i > 1) to[to.size() - 2].stats.calls.clear();
   }
   return to;
@@ -164,7 +165,7 @@ Json top_series(const std::map<std::string, std::vector<double>>& all) {
 std::string report_page(const std::string& title, const Json& data) {
   static const Replacements kMarkup = {
       {'<', "&lt;"}, {'>', "&gt;"}, {'&', "&amp;"}, {'"', "&quot;"}};
-  // JSON that ends no script element, because names in it may be hostile.
+  // Escape the JSON, because a hostile name in it could end the script element.
   static const Replacements kInScript = {{'<', "\\u003c"}, {'>', "\\u003e"}, {'&', "\\u0026"}};
   const std::string json = data.dump(-1, ' ', true, Json::error_handler_t::replace);
   return fill_in("report.html",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data of a report from a trace in the trace event format.
+// Makes a report from a trace in the trace event format.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,12 +14,12 @@ namespace yard::tool {
 namespace {
 
 constexpr size_t kMostEvents = 5000, kMostIntervals = 120;
-constexpr double kLongest = 1e9;  // of a trace, in seconds
+constexpr double kLongest = 1e9;  // the longest trace, in seconds
 
 struct Call {
   uint64_t calls = 0, fallbacks = 0, ns = 0;
-  std::map<std::string, uint64_t> failures;  // by class
-  std::map<uint64_t, uint64_t> latencies;    // counts, by the longest time of their bucket
+  std::map<std::string, uint64_t> failures;  // by error class
+  std::map<uint64_t, uint64_t> latencies;    // counts, by the upper bound of the bucket
 };
 struct OpCalls {
   uint64_t calls = 0, hits = 0, misses = 0;
@@ -28,14 +28,14 @@ struct OpCalls {
 // A call that began before the trace has a negative time.
 bool is_time(double us) { return std::isfinite(us) && std::fabs(us) < kLongest * 1e6; }
 
-// The longest time of the bucket. There are four buckets for each factor of two.
+// Returns the upper bound of the bucket. There are four buckets for each factor of two.
 uint64_t bucket_of(uint64_t ns) {
   if (ns < 4) return ns;
   const int shift = std::bit_width(ns) - 3;
   return ((ns >> shift) << shift) + ((uint64_t{1} << shift) - 1);
 }
 
-// The class of an error, such as "fault" of "fault: device lost".
+// Returns the class of an error, such as "fault" for "fault: device lost".
 std::string class_of(const std::string& error) {
   for (int i = YARD_CALLER; i <= YARD_FATAL; ++i)
     if (const std::string name = to_string(static_cast<ErrorClass>(i));
