@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kNoLimit = SIZE_MAX;
 
-// A line that is put together from pieces and is never wider than the screen.
+// Puts a line together from pieces and clips it at the width of the screen.
 class Writer {
  public:
   explicit Writer(size_t width) : left_(width) {}
@@ -58,7 +58,7 @@ Cell health_cell(const TopRow& r) {
   return {};
 }
 
-// The lines of a table after two columns for the mark of the cursor.
+// Adds two columns for the cursor's mark at the left of a table.
 std::vector<Line> marked(const Table& table, size_t least, size_t width, const size_t* cursor) {
   std::vector<Line> to = table.lines(width, least);
   for (size_t i = 0; i < to.size(); ++i) {
@@ -102,7 +102,7 @@ std::vector<Line> kernel_lines(const std::vector<TopRow>& rows, const TopView& v
   return marked(table, 7, width, cursor);
 }
 
-// "f32[8,64], f32[64]@cpu": the op is in the heading.
+// Returns "f32[8,64], f32[64]@cpu", because the heading has the op.
 std::string without_op(const TopRow& r) {
   if (!r.call.starts_with(r.op + "(")) return r.call;
   std::string to = r.call.substr(r.op.size() + 1);
@@ -145,7 +145,6 @@ std::vector<TopRow> rows_of_op(const TopData& data, const TopView& view) {
   return chosen_rows(of_op, view.filter, view.sort, view.reverse);
 }
 
-// Classes, breakers and plans of an op.
 std::vector<Line> op_lines(const TopData& data, const TopView& view, size_t width) {
   const std::vector<TopRow> rows = rows_of_op(data, view);
   std::vector<Line> to = class_lines(rows, view, width);
@@ -200,7 +199,6 @@ std::vector<Line> event_lines(const TopData& data, size_t width) {
   return to;
 }
 
-// What stands above the table, in any view.
 std::vector<Line> header(const TopData& data, const TopView& view, size_t width) {
   const TopProcess& p = data.process;
   const TopModel& m = data.model;
@@ -287,7 +285,7 @@ std::vector<Line> frame(const TopData& data, TopView& view, size_t width, size_t
   }
   to = header(data, view, width);
   std::vector<Line> body;
-  size_t pinned = 1;  // lines of the body that do not scroll
+  size_t pinned = 1;  // number of body lines that do not scroll
   if (view.events) {
     body = event_lines(data, width);
     pinned = 0;

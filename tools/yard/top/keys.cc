@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What keys do to the view of `yard top`.
+// Applies keys to the view of `yard top`.
 #include <algorithm>
 
 #include "top/frame.h"
@@ -24,7 +24,7 @@ void type(const TopInput& input, TopView& view) {
   switch (input.key) {
     case TopKey::kCharacter: view.filter += input.character; break;
     case TopKey::kBackspace:
-      while (!view.filter.empty()) {  // a character may have several bytes
+      while (!view.filter.empty()) {  // erases all bytes of a character
         const char last = view.filter.back();
         view.filter.pop_back();
         if ((last & 0xc0) != 0x80) break;
@@ -45,7 +45,7 @@ void open_op(const TopData& data, TopView& view) {
   view.filter.clear(), view.scroll = 0;
 }
 
-// False: quit.
+// Returns false to quit.
 bool command(char c, TopView& view, TopInput& as) {
   const auto sort = [&](TopSort by) { view.sort = by, view.cursor = view.scroll = 0; };
   switch (c) {

@@ -12,7 +12,6 @@ namespace {
 
 constexpr uint64_t kUnbounded = std::numeric_limits<uint64_t>::max();
 
-// What was counted between two answers.
 uint64_t difference(uint64_t before, uint64_t now) { return now >= before ? now - before : now; }
 
 LatencyHistogram difference(const LatencyHistogram& before, const LatencyHistogram& now) {
@@ -27,14 +26,14 @@ LatencyHistogram difference(const LatencyHistogram& before, const LatencyHistogr
   return to;
 }
 
-// The last bucket has no bound and counts as the one before.
+// The last bucket has no upper bound, so the bound of the bucket before it is used.
 double quantile(const LatencyHistogram& h, double q) {
   uint64_t ns = h.quantile_ns(q);
   if (ns == kUnbounded) ns = h.buckets.size() > 1 ? h.buckets[h.buckets.size() - 2].up_to_ns : 0;
   return static_cast<double>(ns);
 }
 
-// A kernel or a class, in the interval and since the process started to count.
+// Counts of a kernel or a class, in the interval and since the process started to count.
 struct Tally {
   uint64_t calls = 0, failures = 0, fallbacks = 0, total = 0;
   LatencyHistogram latency, all;
@@ -46,7 +45,7 @@ struct Tally {
     failures += difference(old.failures.total(), now.failures.total());
     fallbacks += difference(old.fallbacks, now.fallbacks);
     const LatencyHistogram recent = difference(old.latency, now.latency);
-    // Each class counts with its own mean, because classes differ in size.
+    // Each class has its own mean, because classes differ in size.
     const LatencyHistogram& best = recent.count > 0 ? recent : now.latency;
     time_ns += best.mean_ns() * static_cast<double>(more);
     latency.add(recent), all.add(now.latency);
@@ -69,8 +68,7 @@ struct Tally {
   }
 };
 
-// A breaker with a key concerns some calls of the kernel. It is not known here which classes they
-// are.
+// A breaker with a key concerns only some classes of the kernel, and it is unknown here which.
 TopHealth health_of(const std::vector<TopBreaker>& breakers, const TopRow& row) {
   TopHealth worst = row.health;
   for (const TopBreaker& b : breakers)

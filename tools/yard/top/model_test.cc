@@ -6,7 +6,7 @@
 namespace yard::tool {
 namespace {
 
-// An answer to `stats` with one class of each kernel.
+// A class in an answer to `stats`.
 struct Counted {
   const char* op;
   const char* kernel;
@@ -71,14 +71,14 @@ TEST(TopModel, AResetInBetweenCountsFromZero) {
 
 TEST(TopModel, ShareIsMeanLatencyTimesCalls) {
   const TopSample before = at(1, {{"f", "a", 0}, {"g", "b", 0}});
-  // 100 calls of 300 ns, and 200 of 50 ns of which fewer were sampled.
+  // Kernel a has 100 calls of 300 ns. Kernel b has 200 of 50 ns and fewer samples.
   const TopModel m = compare(&before, at(2, {{"f", "a", 100, 50, 300}, {"g", "b", 200, 3, 50}}));
   EXPECT_DOUBLE_EQ(row(m, "a").share, 0.75);
   EXPECT_DOUBLE_EQ(row(m, "b").share, 0.25);
 }
 
 TEST(TopModel, ClassesOfAKernelCountWithTheirOwnMeans) {
-  // Most samples are of the small class, most of the time is of the large one.
+  // Most samples belong to the small class, but most of the time to the large one.
   const TopModel m = compare(nullptr, at(1, {{"f", "a", 100, 90, 10, 0, 0, "f(f32[1])@cpu"},
                                              {"f", "a", 100, 1, 1000, 0, 0, "f(f32[9])@cpu"},
                                              {"g", "b", 100, 10, 1010}}));
@@ -178,7 +178,7 @@ TEST(TopModel, AKernelThatIsMuchSlowerThanAnotherOfItsClassIsNamed) {
   EXPECT_EQ(m.slower[0].text(),
             "slow takes 30.0 us where fast takes 1.00 us (30 times as long): f(f32[8])@cpu");
   EXPECT_EQ(value_at(to_json(m), "slower")[0]["faster"], "fast");
-  // Only while it is used.
+  // A slower kernel is listed only while it is used.
   EXPECT_TRUE(compare(&now, at(14, all)).slower.empty());
 }
 

@@ -23,10 +23,10 @@
 namespace yard::tool {
 namespace {
 
-// How long the rest of a key's bytes may take, over a slow connection too.
+// The time for the remaining bytes of a key, also over a slow connection.
 constexpr int kRestOfKeyMs = 60;
 
-// SA_RESETHAND makes the second signal end the process, also if endwin() crashes.
+// With SA_RESETHAND a second signal ends the process, even if endwin() crashes.
 void handle_crashes(bool on) {
   struct sigaction action {};
   action.sa_handler = SIG_DFL;
@@ -167,12 +167,12 @@ Screen::Event Screen::on_signal() {
   }
   if (::ioctl(STDIN_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 && size.ws_col > 0)
     ::resizeterm(size.ws_row, size.ws_col);
-  ::clearok(curscr, TRUE);  // the next draw() writes all of the screen
+  ::clearok(curscr, TRUE);  // makes the next draw() write the whole screen
   return {Event::Kind::kResized, {}, 0};
 }
 
 Screen::Event Screen::wait(std::chrono::milliseconds most) {
-  // The first look is for keys that ncurses has read ahead.
+  // Look first for keys that ncurses has read ahead.
   for (bool waited = false;; waited = true) {
     for (int key; (key = ::getch()) != ERR;)
       if (const TopInput input = input_of(key); input.key != TopKey::kNone)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The terminal of `yard top`, by ncurses: a screen of coloured lines, and single keys.
+// The terminal of `yard top`: shows coloured lines and reads single keys, with ncurses.
 //
-// Whatever ends the command, the terminal is left as it was: the destructor restores it, also after
-// SIGINT, SIGTERM, SIGHUP and SIGQUIT, which are read as events, and so does a handler after a
-// crash. While the command is stopped by SIGTSTP, the terminal is the shell's.
+// The terminal is restored however the command ends. The destructor restores it, also after SIGINT,
+// SIGTERM, SIGHUP and SIGQUIT, which are reported as events. A signal handler restores it after a
+// crash. While SIGTSTP stops the command, the shell has its usual terminal.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@ namespace yard::tool {
 
 class Screen {
  public:
-  // Why there can be no screen; empty if there can be one.
+  // Returns why a screen cannot be opened, or an empty text.
   static std::string unavailable();
 
   Screen();
@@ -26,14 +26,14 @@ class Screen {
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
 
-  // Columns and lines.
+  // Returns columns and lines.
   std::pair<size_t, size_t> size() const;
   void draw(const std::vector<Line>& lines);
 
   struct Event {
     enum class Kind { kTimeout, kKey, kResized, kEnd } kind = Kind::kTimeout;
     TopInput input;
-    int signal = 0;  // of kEnd: the signal that ends the command; 0 if the terminal is gone
+    int signal = 0;  // for kEnd: the signal that ends the command; 0 if the terminal is gone
   };
   Event wait(std::chrono::milliseconds most);
 

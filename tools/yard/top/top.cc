@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard top: the live table of a running process. It asks once a second over one connection. model.h
-// turns the answers into figures, frame.h turns the figures into lines, and screen.h shows the
-// lines.
+// yard top: the live table of a running process. The command asks once a second over one
+// connection. model.h turns the answers into figures, frame.h turns the figures into lines, and
+// screen.h shows the lines.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -24,7 +24,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The most classes without a listed plan that are explained at each look.
+// The largest number of classes without a listed plan that one update explains.
 constexpr size_t kMostExplained = 16;
 constexpr size_t kMostShownEvents = 1000;
 
@@ -40,7 +40,7 @@ double seconds_since_1970() {
   return std::chrono::duration<double>(now).count();
 }
 
-// The process, asked again and again.
+// Asks the process repeatedly and keeps the answers.
 class Source {
  public:
   explicit Source(Remote remote) : remote_(std::move(remote)) {}
@@ -56,7 +56,7 @@ class Source {
     return update("");
   }
 
-  // Also reads the plans of `op`, unless it is empty.
+  // If `op` is not empty, also reads its plans.
   Status update(const std::string& op) {
     const auto stats = remote_.request("stats");
     if (!stats.ok()) return stats.status();
@@ -120,8 +120,8 @@ class Source {
     if (flag_at(s, "rollout")) add("rollout");
   }
 
-  // Plans of calls with labels, options or a policy of their own are not listed. The busiest of
-  // their classes are explained instead.
+  // Plans of calls with labels, options or a policy of their own are not listed, so their busiest
+  // classes are explained instead.
   Status explain_others(const std::string& op) {
     std::vector<TopRow> others;
     for (const TopRow& r : data_.model.classes) {
@@ -156,7 +156,7 @@ class Source {
     return {};
   }
 
-  // The history is read when something has been published only.
+  // Reads the history only if the process has published something since the last time.
   Status read_rules_age(double now) {
     TopProcess& p = data_.process;
     if (history_of_ != data_.model.generation) {
@@ -174,7 +174,7 @@ class Source {
   Remote remote_;
   TopData data_;
   std::optional<TopSample> before_;
-  std::optional<uint64_t> history_of_;  // the generation in which it was read
+  std::optional<uint64_t> history_of_;  // the generation in which the history was read
   uint64_t last_event_ = 0;
   double started_ = 0, loaded_ = -1;
 };
@@ -220,7 +220,7 @@ int watch(const TopQuestion& q, Source& source, TopView& view) {
       next = Clock::now() + interval(q);
     }
     TopProcess& p = source.data().process;
-    // A process that is only slow, or stopped by a debugger, may answer again.
+    // A slow process, or one that a debugger has stopped, may answer again.
     if (problem.code() == Code::kDeadline)
       p.problem = "not answering";
     else if (!problem.ok())

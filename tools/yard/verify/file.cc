@@ -30,7 +30,7 @@ namespace yard::tool {
 
 namespace {
 
-// Waits for the child, or until one step takes too long. False if it had to be killed.
+// Waits for the child. Kills it and returns false if one step takes too long.
 bool wait_for(pid_t child, const Ward& ward, double patience, int* status) {
   unsigned long seen = ward.page->steps;
   auto since = std::chrono::steady_clock::now();
@@ -70,9 +70,9 @@ std::string how_it_ended(bool by_itself, int status, double patience, const Ward
 
 Ward::Page* g_page = nullptr;
 
-// Notes where the child crashed. The signal comes again when this returns, and ends the child.
+// Records where the child crashed. The repeated signal then ends the child.
 void note_crash(int signal) {
-  constexpr int kOwn = 2;  // this function and the return from the signal
+  constexpr int kOwn = 2;  // skips this function and the signal frame
   void* found[kOwn + Ward::kMostFrames];
   g_page->signal = signal;
   g_page->steps = g_page->steps + 1;
@@ -90,13 +90,13 @@ void note_crash(int signal) {
 }
 
 void note_crashes(Ward::Page& page) {
-  static char stack[1 << 16];  // the thread's own may be full
+  static char stack[1 << 16];  // the thread's stack may be full
   stack_t other{};
   other.ss_sp = stack, other.ss_size = sizeof stack;
   ::sigaltstack(&other, nullptr);
   g_page = &page;
   void* none[1];
-  ::backtrace(none, 1);  // loads what it needs
+  ::backtrace(none, 1);  // loads its library now, because the handler cannot
   struct sigaction action {};
   action.sa_handler = note_crash, action.sa_flags = SA_ONSTACK | static_cast<int>(SA_RESETHAND);
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS})
@@ -105,7 +105,8 @@ void note_crashes(Ward::Page& page) {
 
 std::string frame_text(const Ward::Frame& f, const std::string& plugin) {
   std::string file = f.file.get(), symbol = f.symbol.get();
-  if (file.starts_with("/proc/self/fd/")) file = plugin;  // where the child has opened it
+  if (file.starts_with("/proc/self/fd/"))
+    file = plugin;  // the path under which the child opened the plugin
   const std::unique_ptr<char, decltype(&std::free)> name(
       abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, nullptr), &std::free);
   if (name != nullptr) symbol = name.get();
@@ -119,7 +120,7 @@ int work_in_child(Ward& ward, const std::string& file, const std::function<int(W
   note_crashes(*ward.page);
   ward.step("before it was opened", fmt::format("yard verify {}", file));
   const int code = finish_child_output(run_action([&] { return work(ward); }));
-  ward.page->finished = true;  // otherwise the plugin has ended the process
+  ward.page->finished = true;  // if not set, the plugin ended the process
   return code;
 }
 
@@ -146,7 +147,7 @@ ChildEnd run_in_child(Ward& ward, const std::string& file, double patience,
   if (child == 0) ::_exit(work_in_child(ward, file, work));
   int status = 0;
   const bool by_itself = wait_for(child, ward, patience, &status);
-  ::kill(-child, SIGKILL);  // processes that the plugin has started
+  ::kill(-child, SIGKILL);  // kills processes that the plugin started
   if (by_itself && WIFEXITED(status) && ward.page->finished) return {WEXITSTATUS(status), ""};
   ChildEnd end{kFailed, how_it_ended(by_itself, status, patience, *ward.page),
                ward.page->again.get()};
@@ -182,7 +183,7 @@ int verify_file(const std::string& file, bool json, double patience,
   if (info.state == PluginState::kRefused)
     return fail(info.reason == PluginReason::kNotFound ? kUsage : kFailed,
                 fmt::format("{} is refused: {}: {}", file, to_string(info.reason), info.detail));
-  // The child opens the descriptor, which is the inspected file and has no lock file beside it.
+  // The child opens the inspected file by its descriptor. That path has no lock file beside it.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   Ward ward(fmt::format("/proc/self/fd/{}", fd), info.name);
   if (fd < 0 || ward.page == nullptr)

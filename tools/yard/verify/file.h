@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifying an untrusted plugin in a separate process, so that its crash is a failed verification.
-//
-// The child is a plain fork: the command has one thread and no runtime yet.
+// Verifies an untrusted plugin in a forked child, so that a crash of the plugin is a failed
+// verification. A plain fork is safe because the command has one thread and no runtime yet.
 #pragma once
 
 #include <yard/status.h>
@@ -24,7 +23,7 @@ struct SharedText {
     const size_t n = text.copy(bytes, N - 1);
     std::fill(bytes + n, bytes + N, '\0');
   }
-  // The child may have written arbitrary bytes.
+  // The child may have written arbitrary bytes, so control characters are replaced.
   std::string get() const {
     std::string text(bytes, std::find(bytes, bytes + N, '\0'));
     for (char& c : text)
@@ -33,14 +32,14 @@ struct SharedText {
   }
 };
 
-// What the child reports: its last step before a crash, and the result.
+// The memory in which the child reports its steps and its result.
 struct Ward {
   Ward(std::string opened, std::string plugin);
   ~Ward();
   Ward(const Ward&) = delete;
   Ward& operator=(const Ward&) = delete;
 
-  // What the child is about to do, "in its query", and the command that does it again.
+  // Announces the next step, such as "in its query", and the command that repeats it.
   void step(std::string_view text, std::string_view again) noexcept {
     page->step.set(text), page->again.set(again);
     page->steps = page->steps + 1;
@@ -49,54 +48,55 @@ struct Ward {
     page->why.set(why);
     page->verified = verified, page->failed = failed;
   }
-  // {"file", "sha256", "verified", "why"}
+  // Returns {"file", "sha256", "verified", "why"}.
   Json json(const std::string& file) const;
 
-  // A place in the code, relative to the start of its file.
+  // An address in the code, relative to the start of its file.
   struct Frame {
     SharedText<200> file;
-    SharedText<300> symbol;  // empty if it is not exported
+    SharedText<300> symbol;  // empty if not exported
     unsigned long offset;
   };
   static constexpr size_t kMostFrames = 12;
 
   struct Page {
-    volatile unsigned long steps;  // how many there were
-    volatile int signal;           // of a crash, or 0
-    Frame frames[kMostFrames];     // of the crash, the innermost first; the last ones are unset
+    volatile unsigned long steps;  // number of steps so far
+    volatile int signal;           // the signal of a crash, or 0
+    Frame frames[kMostFrames];     // the innermost frame of a crash first; unused ones are zero
     bool verified;                 // the whole plugin passed
     bool failed;
     bool finished;  // the report is complete
     SharedText<65> sha256;
     SharedText<4000> step, again;
-    SharedText<2000> why;  // why it has failed, or is not verified
+    SharedText<2000> why;  // why the plugin failed or is not verified
   };
-  const std::string path, name;  // the path that the child opens, and the plugin's name
-  Page* page = nullptr;          // null if there is no memory for it
+  const std::string path, name;  // `path` is the path that the child opens
+  Page* page = nullptr;          // null if there was not enough memory
 };
 
-// How a child ended: its exit code, and what went wrong if it did not end by itself, for instance
-// "died of SIGSEGV in its query". Then also the command that reproduces it, and where it crashed.
+// Describes how a child ended. If the child completed its work, only `code` is set. Otherwise `how`
+// says why, such as "died of SIGSEGV in its query", `again` is the command that reproduces it, and
+// `backtrace` is the place of a crash.
 struct ChildEnd {
   int code;
   std::string how, again = {};
   std::vector<std::string> backtrace = {};
   Status status(std::string_view subject) const;
 };
-// Records the result of the child, so that later loads know it.
+// Records the result of the child for later loads.
 void remember_result(const std::string& file, const Ward& ward);
 
-// Runs `work` on the plugin in a forked child, which is killed after `patience` seconds without a new
-// step.
+// Runs `work` on the plugin in a forked child. Kills the child after `patience` seconds without a
+// new step.
 ChildEnd run_in_child(Ward& ward, const std::string& file, double patience,
                       const std::function<int(Ward&)>& work);
 
-// Verifies the plugin in a forked child, prints nothing, and records the result. Returns why not
-// all of it counts as verified, or an empty text.
+// Verifies the plugin in a forked child, prints nothing, and records the result. Returns why the
+// plugin does not count as verified, or an empty text.
 Result<std::string> verify_silently(const std::string& file, const std::string& name);
 
-// Inspects the file, runs `work` on it in a child, and records the result. Returns an exit code. A
-// crash is reported on stderr, or in the JSON that `work` would have printed.
+// Inspects the file, runs `work` on it in a child, and records the result. Returns an exit code.
+// Reports a crash on stderr, or in the JSON that `work` would have printed.
 int verify_file(const std::string& file, bool json, double patience,
                 const std::function<int(Ward&)>& work);
 

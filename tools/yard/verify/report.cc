@@ -25,7 +25,7 @@ Json case_json(const KernelReport::Case& c) {
           {"weights", text_or_null(c.weights)}};
 }
 
-// " --option window=4 --option causal=true" from "window=4, causal=true".
+// Turns "window=4, causal=true" into " --option window=4 --option causal=true".
 std::string repeated(const char* option, const std::string& list) {
   std::string to;
   for (std::string_view rest = list; !rest.empty();) {
@@ -60,7 +60,7 @@ Json kernel_json(const KernelReport& k) {
   return j;
 }
 
-// The most frequent reasons of skipped calls: "dtype 120, layout 14".
+// Returns the most frequent reasons of skipped calls: "dtype 120, layout 14".
 std::string short_reasons(const KernelReport& k) {
   constexpr size_t kShown = 3;
   std::string to;
@@ -102,7 +102,7 @@ void print_failures(const VerifyReport& report, const std::string& file) {
 
 }  // namespace
 
-// `yard run` does not take the options of kernels with state.
+// A kernel with state needs `yard verify`, because `yard run` does not take its options.
 std::string reproducer(const std::string& file, std::string_view kernel,
                        const KernelReport::Case& c) {
   const std::string before = file.empty() ? "" : fmt::format("YARD_PLUGINS={} ", file);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `yard verify` prints.
+// Prints the reports of `yard verify`.
 #pragma once
 
 #include <yard/verify.h>
@@ -10,22 +10,21 @@
 
 namespace yard::tool {
 
-// A list with one entry for each kernel.
+// Returns a list with one entry for each kernel.
 Json to_json(const VerifyReport& report);
-// "vendor.acme of op softmax passed 42 runs, and 100 are required: dtype 120, layout 8".
+// Returns "vendor.acme of op softmax passed 42 runs, and 100 are required: dtype 120, layout 8".
 std::string too_few_runs(const KernelReport& kernel);
-// The command that makes the call of a kernel again. `file` is the plugin, or empty.
+// Returns a command that repeats a kernel's call. `file` is the plugin, or empty.
 std::string reproducer(const std::string& file, std::string_view kernel,
                        const KernelReport::Case& c);
 // Prints a table, and the first failures with the commands that reproduce them.
 void print(const VerifyReport& report, const std::string& file);
 
-// A list with one entry for each backend's verifier of a function.
+// Returns a list with one entry for each backend's verifier of a function.
 Json function_reports_json(const VerifyReport& report);
-// Prints a table, the broken verifiers, and a summary line. Prints nothing if there are no
-// functions.
+// Prints a table, the broken verifiers, and a summary line. Prints nothing without functions.
 void print_function_reports(const VerifyReport& report);
-// The first verifier that was not checked, and why. Empty if all were checked.
+// Returns the first verifier that was not checked and the reason. Empty if all were checked.
 std::string unchecked_function(const VerifyReport& report);
 
 }  // namespace yard::tool

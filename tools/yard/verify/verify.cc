@@ -33,8 +33,8 @@ struct VerifyQuestion {
   VerifyOptions options;
   std::string file, expect, trace;
   std::vector<std::string> option_texts, weight_texts;  // NAME=VALUE, NAME=TENSOR
-  std::deque<TensorView> weights;  // of the forms that were given, without data
-  UnknownOps unknown;              // of the trace
+  std::deque<TensorView> weights;                       // of weight_texts, without data
+  UnknownOps unknown;                                   // unknown ops in the trace
   bool quick = false, json = false, silent = false, cases_given = false;
   double timeout = 60;  // one run of a kernel is far shorter
 };
@@ -45,7 +45,7 @@ Result<std::vector<Expectation>> read_expectations(const std::string& path) {
   return parse_expectations(*text, path);
 }
 
-// The part before and after '='. Empty if it is not NAME=TEXT.
+// Splits NAME=TEXT. Both parts are empty if the text has another form.
 std::pair<std::string_view, std::string_view> name_and_value(std::string_view text) {
   const size_t at = text.find('=');
   if (at == 0 || at == std::string_view::npos) return {};
@@ -60,7 +60,7 @@ std::optional<T> number(std::string_view text) {
   return to;
 }
 
-// f32[8,64], without data.
+// Parses a form such as f32[8,64]. The tensor has no data.
 std::optional<TensorView> tensor_form(std::string_view text) {
   const size_t open = text.find('[');
   const auto dtype = parse_dtype(text.substr(0, open));
@@ -75,7 +75,7 @@ std::optional<TensorView> tensor_form(std::string_view text) {
   return TensorView(static_cast<void*>(nullptr), *dtype, shape);
 }
 
-// Options and weights, which refer to the texts of the question.
+// Parses options and weights, which refer to the texts of the question.
 Status read_instance(VerifyQuestion& q) {
   const auto bad = [](std::string text) { return Status(Code::kInvalidArgument, std::move(text)); };
   for (const std::string& text : q.option_texts) {
@@ -100,7 +100,7 @@ Status read_instance(VerifyQuestion& q) {
   return {};
 }
 
-// The calls of a trace, the most frequent first, at most as many as --cases allows.
+// Adds the calls of a trace, the most frequent first, and no more than --cases allows.
 Status read_trace_calls(VerifyQuestion& q, const Runtime& runtime) {
   if (q.trace.empty()) return {};
   auto calls = read_trace(runtime, q.trace, &q.unknown);
@@ -113,7 +113,7 @@ Status read_trace_calls(VerifyQuestion& q, const Runtime& runtime) {
   return {};
 }
 
-// Why a report does not count as a pass of the whole plugin; empty if it does.
+// Returns why a report does not verify the whole plugin, or an empty text.
 std::string not_whole(const VerifyQuestion& q, const VerifyReport& report) {
   const VerifyOptions& o = q.options;
   if (!o.op.empty() || !o.kernel.empty() || !o.backend.empty() || !o.function.empty())
@@ -128,7 +128,7 @@ std::string not_whole(const VerifyQuestion& q, const VerifyReport& report) {
   return unchecked_function(report);
 }
 
-// The first kernel that passed no run, and why. Empty if all did.
+// Returns the first kernel that passed no run, with the reason, or an empty text.
 std::string idle_kernel(const VerifyReport& report) {
   for (const KernelReport& k : report.kernels)
     if (k.passed == 0)
@@ -138,7 +138,7 @@ std::string idle_kernel(const VerifyReport& report) {
   return {};
 }
 
-// The first failure of a kernel or function.
+// Describes the first failure of a kernel or function.
 std::string failure(const VerifyReport& report) {
   for (const KernelReport& k : report.kernels)
     if (k.failed > 0) return fmt::format("{} of op {}: {}", k.id, k.op, k.worst.what);
@@ -160,7 +160,7 @@ void print_report_json(const VerifyQuestion& q, const VerifyReport& report, cons
   print_json(j);
 }
 
-// On the kernels of a runtime. `ward`, where a plugin is verified, gets each run and the result.
+// Verifies the kernels of a runtime. If a plugin is verified, `ward` gets each run and the result.
 int verify_runtime(VerifyQuestion& q, const Runtime& runtime, Ward* ward) {
   VerifyOptions& options = q.options;
   Progress progress;
@@ -190,7 +190,7 @@ int verify_runtime(VerifyQuestion& q, const Runtime& runtime, Ward* ward) {
   progress.clear();
   bool ok = report.ok();
   std::string why = failure(report);
-  // Without a file, some kernels cannot run on this machine.
+  // Without a file, a kernel that cannot run on this machine is not an error.
   if (why.empty() && (ward != nullptr || !report.any_passed())) why = idle_kernel(report);
   if (why.empty() && !report.any_passed()) why = unchecked_function(report);
   ok = ok && why.empty();
@@ -221,8 +221,9 @@ int verify_runtime(VerifyQuestion& q, const Runtime& runtime, Ward* ward) {
 // Opens the plugin and verifies it. Runs in the child, which may crash.
 int verify_plugin(VerifyQuestion& q, Ward& ward) {
   RuntimeSettings settings = as_the_environment_has_it();
-  settings.plugins.allow_writable = true;                     // checked by inspect() in the parent
-  settings.plugins.unlocked = {ward.path, absolute(q.file)};  // locked after it has been verified
+  settings.plugins.allow_writable = true;  // inspect() checked this in the parent
+  settings.plugins.unlocked = {ward.path,
+                               absolute(q.file)};  // the lock file is written after verification
   const std::string smallest = fmt::format("yard verify {} --quick", absolute(q.file));
   settings.plugins.watch = [&](std::string_view, std::string_view step) {
     ward.step(step == "opening" ? "while it was opened" : fmt::format("in its {}", step), smallest);
