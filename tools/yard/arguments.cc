@@ -9,7 +9,7 @@
 namespace yard::tool {
 namespace {
 
-// The option that a message of the parser begins with, "--rows: ...", or null.
+// Returns the option at the beginning of a message of the parser, "--rows: ...", or null.
 CLI::Option* option_of(const std::string& message, CLI::App& command) {
   return command.get_option_no_throw(message.substr(0, message.find(':')));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options and arguments that commands share: what they accept, and the message for everything else.
-// Messages read `--seconds: expected a number from 0 to 3600, got 'x'`.
+// Helpers for options and arguments that several commands share. Errors read like `--seconds:
+// expected a number from 0 to 3600, got 'x'`.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,13 +17,11 @@
 
 namespace yard::tool {
 
-// The parts between any of the separators, empty ones too.
+// Splits the text at each of the separators and keeps empty parts.
 std::vector<std::string> split(const std::string& text, std::string_view separators);
 
 CLI::Validator existing_file();
-// One of these words.
 CLI::Validator one_of(std::vector<std::string> words);
-// A number between these, both included.
 template <class T>
 CLI::Validator between(T low, T high) {
   return CLI::Validator(
@@ -37,19 +35,20 @@ CLI::Validator between(T low, T high) {
       "");
 }
 
-// Adds an option with a value, which the help calls `type`. A list takes one value each time.
+// Adds an option with a value; the help shows `type` as the name of the value. An option for a list
+// takes one value each time it is given.
 template <class T>
 CLI::Option* add_value(CLI::App& command, const std::string& name, T& to, const std::string& type,
                        const std::string& help) {
   return command.add_option(name, to, help)->type_name(type)->allow_extra_args(false);
 }
-// Adds an option or argument that is a file, which must exist, or a list of them.
+// Adds an option or argument for one file or a list of files. Each file must exist.
 template <class T>
 CLI::Option* add_file(CLI::App& command, const std::string& name, T& to, const std::string& help) {
   return command.add_option(name, to, help)->type_name("FILE")->check(existing_file());
 }
 
-// Adds a command. Its options are members of a Q, which lives as long as the command. `run(Q&)`
+// Adds a command whose options are members of a Q. The Q lives as long as the command. `run(Q&)`
 // does the work and returns the exit code.
 template <class Q, class Run>
 std::pair<CLI::App*, std::shared_ptr<Q>> add_command(CLI::App& parent, Action& action,
@@ -63,20 +62,21 @@ std::pair<CLI::App*, std::shared_ptr<Q>> add_command(CLI::App& parent, Action& a
   return {c, std::move(q)};
 }
 
-// What is wrong with the command line; `command` is the one that was chosen.
+// Returns the message for an invalid command line. `command` is the chosen command.
 std::string message_of(const CLI::ParseError& error, CLI::App& command);
 
-// Policy and call options, the same for every command that makes a choice.
+// The options for policy and calls. Every command that makes a choice has them.
 struct PolicyFlags {
   std::string prefer, order, lock, force;
   std::vector<std::string> deny_vendor, allow_vendor, deny, allow, backend, label;
   bool strict = false, reference_only = false, no_transforms = false;
   bool deterministic = false, inference = false, capturing = false;
 
-  // Adds the options; this object must outlive the parse.
+  // This object must outlive the parse.
   void add(CLI::App& command);
 
-  // The options for a call of `op`. An invalid value is an error that names the option.
+  // Returns the options for a call of `op`, or an error that names the option with an invalid
+  // value.
   Result<Options> options(const std::string& op) const;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard doctor: the machine, the build, the backends, and their problems.
+// yard doctor: shows the machine, the build, the backends, and their problems.
 #include <fmt/format.h>
 #include <yard/c.h>
 #include <yard/log.h>
@@ -21,11 +21,11 @@ namespace yard::tool {
 namespace {
 
 struct Trouble {
-  bool broken = false;  // else only a note
+  bool broken = false;  // if false, only a note
   std::string what, repair;
 };
 
-// Filled in by the build: "simd=1 onednn=0".
+// The build defines YARD_OPTIONAL_PARTS, such as "simd=1 onednn=0".
 std::vector<std::pair<std::string, bool>> optional_parts() {
   std::vector<std::pair<std::string, bool>> parts;
   for (const std::string& p : CLI::detail::split(YARD_OPTIONAL_PARTS, ' '))
@@ -42,7 +42,6 @@ std::string compiler() {
 #endif
 }
 
-// What to do about a refused plugin.
 std::string repair_of(const PluginInfo& p) {
   switch (p.reason) {
     case PluginReason::kWritableByOthers: return fmt::format("chmod go-w {}", p.path);
@@ -60,12 +59,12 @@ struct Findings {
   std::vector<Feature> features = look_at_features();
   int threads = host_threads();
   Listing listing;
-  std::vector<PluginInfo> plugins;  // found and refused
+  std::vector<PluginInfo> plugins;  // in the states found and refused
   std::vector<Variable> environment = look_at_environment(Runtime::shared());
   size_t kernels = 0, available = 0;
   std::vector<Trouble> problems;
 
-  // With `open`, opens the plugins, so that their backends are known.
+  // If `open` is true, opens the plugins, so that their backends are listed.
   explicit Findings(bool open) {
     look_at_plugins(open);
     for (const OpInfo& op : listing.ops) look_at(op);
@@ -101,9 +100,9 @@ struct Findings {
     Plugins here = Runtime::shared().plugins();
     if (open)
       for (const PluginInfo& p : here.list())
-        if (p.state == PluginState::kFound) here.load(p.path).ignore();  // refused, if it fails
+        if (p.state == PluginState::kFound) here.load(p.path).ignore();  // list() has failures
     plugins = here.list();
-    // A digest is checked when a plugin is loaded; would_load() gives the result without loading.
+    // Only loading checks the digest; would_load() checks it without loading.
     for (PluginInfo& p : plugins) {
       if (p.state == PluginState::kFound) p = here.would_load(p.path);
       if (p.state == PluginState::kRefused)
@@ -111,7 +110,7 @@ struct Findings {
     }
     listing = Runtime::shared().list();
   }
-  // Problems of the rule file that the environment names. Those of variables are listed already.
+  // Adds the problems of the rule file. Problems of variables are listed already.
   void look_at_rules() {
     const auto is_variable = [&](const Runtime::Problem& p) {
       return std::ranges::any_of(environment, [&](const Variable& v) { return v.name == p.where; });
@@ -191,7 +190,7 @@ void line(std::string_view what, const std::string& text) {
   print_out("  {:<13} {}\n", what, text);
 }
 
-// Words in lines of at most this many columns, the later ones indented like the first.
+// Breaks the list into lines of about 70 columns, indented for line().
 std::string wrapped(const std::vector<std::string>& words) {
   std::string text, current;
   for (const std::string& w : words) {
@@ -293,7 +292,7 @@ void add_doctor(CLI::App& app, Action& action) {
   struct DoctorQuestion {
     bool open = false, json = false;
   };
-  const auto run = [](const DoctorQuestion& q) {  // What would be logged is among the problems.
+  const auto run = [](const DoctorQuestion& q) {  // The list of problems replaces the log.
     for (const char* logger : {"plugin", "policy"}) set_log_level(logger, LogLevel::kOff).ignore();
     const Findings f(q.open);
     q.json ? print_json(findings_json(f)) : print_findings(f);

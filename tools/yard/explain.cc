@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard explain: which kernel a call would run, and why not the others.
+// yard explain: shows which kernel a call would run, and why the others would not run.
 #include <fmt/format.h>
 #include <yard/log.h>
 #include <yard/runtime.h>
@@ -23,7 +23,7 @@ struct ExplainQuestion {
   std::string call, config;
   PolicyFlags policy;
   int64_t pid = 0;           // 0 for this process
-  std::string not_with_pid;  // an option that was given but has no effect on another process
+  std::string not_with_pid;  // an option that has no effect on another process
   bool json = false;
 };
 
@@ -45,7 +45,7 @@ Candidate read_candidate(const Json& c) {
   return to;
 }
 
-// What Explanation::to_json() has written.
+// Reads the result of Explanation::to_json().
 Explanation read_explanation(const Json& j) {
   Explanation to;
   to.op = text_at(j, "op"), to.call = printable(text_at(j, "call"));
@@ -58,8 +58,8 @@ Explanation read_explanation(const Json& j) {
   return to;
 }
 
-// Explains what a running process would choose under its own policy. Of the options only labels
-// apply.
+// Asks a running process what it would choose under its own policy. Labels are the only call
+// options that apply.
 int explain_in_process(const ExplainQuestion& q) {
   if (!q.not_with_pid.empty())
     return fail(kUsage, fmt::format("--pid: expected no {} beside it: the policy is that of the "

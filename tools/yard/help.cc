@@ -22,7 +22,7 @@ constexpr size_t kColumn = 30;  // where descriptions begin
 
 bool is_list(const CLI::Option& o) { return o.get_items_expected_max() > 1; }
 
-// "PATH ..." of an argument, "--rows N" of an option.
+// Returns "PATH ..." for an argument and "--rows N" for an option.
 std::string label(const CLI::Option& o) {
   if (o.get_positional()) return o.get_name(true, false) + (is_list(o) ? " ..." : "");
   std::string names;
@@ -54,7 +54,7 @@ std::vector<Section> sections_of(CLI::App& app) {
          o->get_description() + (!o->get_positional() && o->get_required() ? "; required" : "")});
   }
   std::erase_if(to, [](const Section& s) { return s.entries.empty(); });
-  // The options that every command has come last.
+  // List the options that every command has last.
   for (Section& s : to)
     for (const char* last : {"--json", "-h, --help"})
       std::stable_partition(s.entries.begin(), s.entries.end(),
@@ -62,9 +62,7 @@ std::vector<Section> sections_of(CLI::App& app) {
   return to;
 }
 
-// ---- The manual page ----
-
-// Text of which nothing is a request or an escape.
+// Escapes the text, so that nothing in it is a request or an escape of roff.
 std::string roff(std::string_view text) {
   std::string to;
   bool at_start = true;

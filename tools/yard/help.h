@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Help, from the tree of commands and options that parses them: as text, and as a manual page.
+// Generates the help texts and the manual page from the commands and options that are parsed.
 #pragma once
 
 #include <string>
@@ -12,21 +12,23 @@ class Option;
 
 namespace yard::tool {
 
-// "yard plugin list"
+// Returns the words that name a command, such as "yard plugin list".
 std::string full_name(const CLI::App& app);
 std::vector<CLI::App*> commands_below(CLI::App& app);
 std::vector<std::string> command_names(CLI::App& app);
-// Returns null if there is none.
+// Returns null if no command has this name.
 CLI::App* command_named(CLI::App& app, const std::string& name);
-// "yard plugin list [OPTIONS] [PATH ...]"
+// Returns a line such as "yard plugin list [OPTIONS] [PATH ...]".
 std::string usage_of(CLI::App& app);
-// What the help calls an option's value: "FILE"; empty for flags and arguments.
+// Returns the name that the help shows for an option's value, such as "FILE". Flags and arguments
+// have none, so the result is empty.
 std::string value_name(const CLI::Option& option);
 
-// Gives the commands of the tree the texts of help.txt, which follow the options in their help.
+// Attaches the texts of help.txt to the commands. The help of a command shows its text after its
+// options.
 void add_help_texts(CLI::App& root);
 std::string help_text(CLI::App& app);
-// In the format of man(7), with all commands.
+// Returns a page in the format of man(7) that covers all commands.
 std::string manual_page(CLI::App& root);
 
 }  // namespace yard::tool

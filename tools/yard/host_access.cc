@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A separate runtime with one backend, whose probe stores the table that it gets.
+// Creates a separate runtime with one backend, whose probe stores the host table.
 #include "host_access.h"
 
 #include <yard/runtime.h>
@@ -15,7 +15,7 @@ const yard_host_t* find_table() {
   RuntimeSettings bare;
   bare.builtin_backends = false;
   bare.environment = false;
-  static Runtime* const runtime = new Runtime(bare);  // the table is valid as long as it is
+  static Runtime* const runtime = new Runtime(bare);  // never freed, so the table stays valid
   yard_backend_t probe{};
   probe.size = sizeof probe;
   probe.name = "host_access";

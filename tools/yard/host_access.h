@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host table that kernels get, for commands that need the same threads and features.
+// Gives commands access to the threads and CPU features that kernels get from the host.
 #pragma once
 
 #include <yard/plugin.h>
@@ -9,17 +9,16 @@
 
 namespace yard::tool {
 
-// The table stays valid. It has the same threads and features as that of every runtime.
+// The table is never freed. Its threads and features are the same as in every runtime.
 const yard_host_t& host_table();
 
-// Threads that a parallel_for of the caller may use.
+// Returns the number of threads that a parallel_for of the caller may use.
 int host_threads();
 
-// Returns 1 if the machine has the feature and the operating system allows it, 0 if not, and -1 for
-// an unknown name.
+// Returns 1 if this process can use the feature, 0 if not, and -1 for an unknown name.
 int host_feature(const char* name);
 
-// Runs body(begin, end) over [0, count) on the host's threads.
+// Runs body(begin, end) on parts of [0, count) on the host's threads.
 void host_parallel_for(int64_t count, int64_t grain,
                        const std::function<void(int64_t begin, int64_t end)>& body);
 

@@ -7,8 +7,8 @@
 namespace yard::tool {
 namespace {
 
-// Builds a value from the events of the parser, in linear time. Json::parse() with a callback looks
-// at all siblings whenever an object ends, and adding to a Json object looks at all of its keys.
+// Builds a value from the parser's events in linear time. Json::parse() with a callback looks at
+// all siblings whenever an object ends, and inserting into a Json object searches all of its keys.
 class Reader final : public Json::json_sax_t {
  public:
   Json take() { return std::move(root_); }
@@ -28,7 +28,7 @@ class Reader final : public Json::json_sax_t {
   bool parse_error(size_t, const std::string&, const Json::exception&) override { return false; }
 
  private:
-  // Copying and freeing are recursive.
+  // Json copies and frees values recursively, so the depth must be limited.
   static constexpr size_t kDeepest = 64;
 
   bool put(Json value) {
@@ -56,8 +56,8 @@ class Reader final : public Json::json_sax_t {
 
   Json root_;
   Json* last_ = nullptr;
-  std::vector<Json*> open_;  // the objects and arrays that have not ended, outermost first
-  size_t left_out_ = 0;      // of those, how many are too deep
+  std::vector<Json*> open_;  // the unfinished objects and arrays, outermost first
+  size_t left_out_ = 0;      // unfinished objects and arrays that are too deep
   std::string key_;
 };
 

@@ -14,15 +14,15 @@ namespace yard::tool {
 
 using Json = nlohmann::ordered_json;
 
-// Reads JSON in linear time. The result is discarded if the text is invalid. Values that are nested deeper than in any
-// answer or trace are left out.
+// Parses JSON in linear time. Returns a discarded value if the text is invalid. Leaves out values
+// that are nested deeper than in any answer or trace.
 Json parse_json(std::string_view text);
 
-// Null for an empty text, which stands for an unknown value.
+// Returns null for an empty text, which stands for an unknown value.
 inline Json text_or_null(const std::string& s) { return s.empty() ? Json() : Json(s); }
 
-// Parts of an answer from another process, which may be of another version. A part that is missing
-// or of another type is null, empty or 0.
+// These functions read an answer from another process, which may have another version. They return
+// null, an empty value or 0 for a part that is missing or has another type.
 inline const Json& value_at(const Json& j, const char* key) {
   static const Json kNull;
   const auto at = j.is_object() ? j.find(key) : j.end();
@@ -50,10 +50,10 @@ inline bool flag_at(const Json& j, const char* key) {
   return v.is_boolean() && v.get<bool>();
 }
 
-// The version of all output. It changes when programs would notice a change.
+// Increase this version when a change of any output could break programs that read it.
 inline constexpr int kJsonSchema = 1;
 
-// Prints an object, indented and after the version. Bytes that are not UTF-8 are replaced.
+// Prints the object after a member with the version. Replaces bytes that are not UTF-8.
 inline void print_json(const Json& j) {
   Json all = {{"schema", kJsonSchema}};
   all.update(j);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard list: ops and their kernels.
+// yard list: shows the ops and their kernels.
 #include <fmt/format.h>
 #include <yard/log.h>
 #include <yard/runtime.h>
@@ -56,7 +56,7 @@ Line kernel_row(const KernelInfo& k) {
 
 constexpr const char* kKernelColumns = "kernel|kind|vendor|backend|priority>|available|";
 
-// Its kernels are known only after it is opened.
+// The kernels of a plugin are unknown until it is opened.
 Line unopened_row(const Announced& a) {
   Line to(6, {"-"});
   to.push_back({fmt::format("plugin {}, not opened", a.plugin), Paint::kDim});
@@ -105,13 +105,13 @@ void print_one(const OpInfo& op, const std::vector<Announced>& waiting) {
   print_out("{}", op.kernels.empty() && waiting.empty() ? "  no kernels\n" : table.text(2));
 }
 
-// An op of which only the name is known.
+// Prints an op that only plugins that are not opened announce.
 void print_unopened(const std::string& op, const std::vector<Announced>& waiting) {
   print_out("{}\n\n", paint(Paint::kBold, op));
   for (const Announced& a : waiting) print_out("  plugin {}, not opened: {}\n", a.plugin, a.path);
 }
 
-// The announced ops of plugins that are not opened; only `op`, if it is named.
+// Returns the ops that unopened plugins announce, or only `op` if it is not empty.
 std::vector<Announced> unopened(const std::string& op) {
   std::vector<Announced> to = announced(Runtime::shared(), &PluginInfo::ops);
   if (!op.empty()) std::erase_if(to, [&](const Announced& a) { return a.name != op; });

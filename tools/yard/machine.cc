@@ -27,7 +27,7 @@ std::string file_text(const char* path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// The value of the first line "key : value"; empty if there is none.
+// Returns the value of the first line "key : value", or an empty text.
 std::string field(std::string_view text, std::string_view key) {
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
@@ -43,7 +43,7 @@ std::string field(std::string_view text, std::string_view key) {
   return "";
 }
 
-// Parts as Arm and others number them; cores that servers and boards have.
+// Numbers of Arm cores that are used in servers and boards.
 struct Part {
   unsigned implementer, part;
   const char* name;
@@ -57,7 +57,7 @@ constexpr Part kParts[] = {
     {0x61, 0x022, "Apple M1"},    {0x61, 0x032, "Apple M2"},
 };
 
-// "Neoverse-N1" from the text of /proc/cpuinfo; empty if it is not there.
+// Returns a name such as "Neoverse-N1", the numbers of an unknown part, or an empty text.
 std::string cpu_model(std::string_view cpuinfo) {
   if (std::string name = field(cpuinfo, "model name"); !name.empty()) return name;
   const std::string implementer = field(cpuinfo, "CPU implementer"),
@@ -70,7 +70,7 @@ std::string cpu_model(std::string_view cpuinfo) {
   return fmt::format("implementer {}, part {}", implementer, part);
 }
 
-// The limit of control group version 2, or nullopt if there is none.
+// Returns the memory limit of control group version 2, or nullopt without a limit.
 std::optional<uint64_t> group_memory() {
   const std::string text = file_text("/sys/fs/cgroup/memory.max");
   if (text.empty() || text.starts_with("max")) return std::nullopt;
@@ -113,7 +113,7 @@ Machine look_at_machine() {
 }
 
 std::vector<Feature> look_at_features() {
-  // Our names, with the name in /proc/cpuinfo where it is another one.
+  // Switchyard's names, followed by the name in /proc/cpuinfo where the two differ.
 #if defined(__aarch64__)
   const char* const names =
       "neon=asimd fphp asimdhp dotprod=asimddp lse=atomics crypto=aes bf16 i8mm sve sve2 svebf16 "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine, how much of it this process may use, and the environment variables for Switchyard.
+// Describes the machine, the share of it that this process may use, and the YARD_* variables.
 #pragma once
 
 #include <yard/runtime.h>
@@ -15,28 +15,28 @@ struct Machine {
   std::string cpu;           // "Neoverse-N1"
   std::string system;        // "Linux 6.1.0"
   int cores = 0;             // online
-  double cores_allowed = 0;  // by affinity and control group; 1.5 is possible there
+  double cores_allowed = 0;  // limited by affinity and control group; may be 1.5
   uint64_t memory = 0;       // bytes
   uint64_t memory_allowed = 0;
-  bool membarrier = false;  // the operating system offers it, so calls need no fence
+  bool membarrier = false;  // if true, calls need no fence
 };
 Machine look_at_machine();
 
-// A feature of this architecture that kernels can require.
+// A CPU feature that kernels can require.
 struct Feature {
   std::string name;
   bool usable = false;
-  bool listed = false;  // the operating system reports it
+  bool listed = false;  // /proc/cpuinfo lists it
 };
 std::vector<Feature> look_at_features();
 
-// A variable, with the problems that the runtime reports for it.
+// An environment variable with the problems that the runtime reports for it.
 struct Variable {
   std::string name, value;
-  std::vector<std::string> problems;  // what is wrong, and what was expected
+  std::vector<std::string> problems;  // each says what was found and what was expected
 };
 
-// Every YARD_* variable of this process, by name.
+// Returns every YARD_* variable of this process, sorted by name.
 std::vector<Variable> look_at_environment(const Runtime& runtime);
 
 }  // namespace yard::tool

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command `yard`: runs a subcommand, or reports what is wrong and what was expected.
+// The command `yard`: runs a subcommand, or reports an error in the command line.
 #include <fmt/format.h>
 #include <yard/version.h>
 #include <CLI/CLI.hpp>
@@ -26,7 +26,7 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
-// A word that should name a command and does not, and the app it was given to.
+// A word in place of a command that is not a command of `app`.
 struct Unknown {
   CLI::App* app;
   std::string word;
@@ -61,7 +61,7 @@ int surplus(const CLI::App& app) {
                                takes_call ? "; a call is one argument: put it in quotes" : ""));
 }
 
-// Commands, and options that look like them.
+// Suggests a command, or the option `--word`.
 std::string similar_command(CLI::App& app, const std::string& word) {
   if (app.get_option_no_throw("--" + word) != nullptr)
     return fmt::format("; did you mean '--{}'?", word);
@@ -78,7 +78,7 @@ int print_help(CLI::App& app) {
   return kOk;
 }
 
-// Words that name the command.
+// Returns the number of words after the program's name that lead to the command.
 int depth(const CLI::App& app) {
   return app.get_parent() == nullptr ? 0 : depth(*app.get_parent()) + 1;
 }
@@ -102,7 +102,7 @@ int parse_and_run(int argc, char** argv) {
     add(app, action);
 
   add_help_texts(app);
-  // Used by the scripts of `yard completion` only, so it is not listed as a command.
+  // Only the scripts of `yard completion` use this word, so it is not listed as a command.
   if (argc > 1 && std::string_view(argv[1]) == "complete")
     return print_completions(app, {argv + 2, argv + argc});
   if (argc < 2) return print_help(app);
@@ -122,7 +122,7 @@ int parse_and_run(int argc, char** argv) {
     return surplus(chosen(app));
   } catch (const CLI::ParseError& e) {
     CLI::App& command = chosen(app);
-    // A group of commands without one of them.
+    // The command line names a group of commands, but no command of the group.
     const int words = depth(command) + 1;
     if (!command_names(command).empty())
       return argc == words ? print_help(command) : no_option(command, argv[words]);

@@ -26,9 +26,9 @@ constexpr size_t kBuffered = 1 << 16;
 
 struct Output {
   int fd = STDOUT_FILENO;
-  struct stat file {};  // that fd was
+  struct stat file {};  // identifies the file that fd referred to at the start
   std::string buffer;
-  int error = 0;  // of the first write that failed
+  int error = 0;  // errno of the first write that failed
   bool pipe_kills = false, finished = false;
   pid_t process = 0;
 };
@@ -44,21 +44,21 @@ int write_all(int fd, std::string_view text) {
   return 0;
 }
 
-// A plugin may have closed the descriptor and opened another file under its number.
+// A plugin may close the descriptor and open another file with the same number.
 bool is_the_same_file() {
   struct stat now {};
   return ::fstat(g_output.fd, &now) == 0 && now.st_dev == g_output.file.st_dev &&
          now.st_ino == g_output.file.st_ino;
 }
 
-// Length of a colour code at text[at], "\x1b[1;32m"; 0 if there is none.
+// Returns the length of a colour code such as "\x1b[1;32m" at text[at], or 0 if there is none.
 size_t colour_code(std::string_view text, size_t at) {
   if (text.substr(at, 2) != "\x1b[") return 0;
   const size_t end = text.find_first_not_of("0123456789;", at + 2);
   return end != text.npos && text[end] == 'm' && end - at < 12 ? end + 1 - at : 0;
 }
 
-// A plugin or kernel called exit(): without a message the results would look complete.
+// A plugin or kernel called exit(). Without a message the results would look complete.
 void ended_by_others() {
   if (g_output.finished || ::getpid() != g_output.process) return;
   fail(kFailed, "the process was ended by exit(), called by a kernel or a plugin");
@@ -78,7 +78,7 @@ int finish(int code) {
 }  // namespace
 
 void start_output() {
-  // Opened for reading only, so that writes fail instead of vanishing.
+  // Open /dev/null in the wrong direction, so that reads and writes fail.
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(fd, F_GETFD) < 0 &&
         ::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)

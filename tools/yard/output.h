@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command writes. Results go to the stdout that it was started with, by a descriptor of
-// its own, and stdout becomes stderr, so that a kernel that prints does not change results. Results
-// that cannot be written are a failure. Messages that cannot be written are lost.
+// Writes the output of the command. Results go to a private copy of the original stdout. Descriptor
+// 1 is redirected to stderr, so that a kernel that prints cannot damage the results. The command
+// fails if results cannot be written. Messages that cannot be written are lost.
 //
-// Control characters other than newlines, tabs and the command's own colours are escaped.
+// print_out(), print_err() and write_escaped() escape control characters, apart from newlines, tabs
+// and the command's own colours.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,23 +17,23 @@
 
 namespace yard::tool {
 
-// Must be called first. Opens those of stdin, stdout and stderr that are closed, and makes a closed
-// pipe or a file limit an error instead of a signal.
+// Must be called first. Opens stdin, stdout and stderr if they are closed, and makes a closed pipe
+// or a file size limit an error instead of a signal.
 void start_output();
 
-// Must be called last. Writes the rest and returns `code`, or 1 instead of 0 if that fails.
+// Must be called last. Writes the rest and returns `code`, or 1 instead of 0 if writing fails.
 int finish_output(int code);
-// The same for a forked child, whose parent calls finish_output().
+// Like finish_output(), for a forked child whose parent calls finish_output().
 int finish_child_output(int code);
-// Must be called before a fork, because the rest would be written twice.
+// Must be called before a fork, because otherwise both processes write the buffered text.
 void flush_output();
 
-// Whether stdout, as it was at the start, is a terminal.
+// Returns whether the original stdout is a terminal.
 bool output_is_terminal();
-// Its descriptor, for a signal handler.
+// Returns the descriptor of the original stdout, for a signal handler.
 int output_descriptor();
 
-// Write to stdout, as it is and escaped.
+// write_out() writes the text to the original stdout unchanged; write_escaped() escapes it first.
 void write_out(std::string_view text);
 void write_escaped(std::string_view text);
 template <class... Args>
@@ -40,7 +41,7 @@ void print_out(fmt::format_string<Args...> format, Args&&... args) {
   write_escaped(fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Write to stderr, after all results so far.
+// Writes to stderr, after all results so far.
 void write_err(std::string_view text);
 std::string escaped(std::string_view text);
 template <class... Args>
@@ -48,12 +49,10 @@ void print_err(fmt::format_string<Args...> format, Args&&... args) {
   write_err(escaped(fmt::format(format, std::forward<Args>(args)...)));
 }
 
-// A message whose later lines are indented, so that none looks like another message.
+// Indents all lines after the first, so that none looks like a message of its own.
 std::string message_lines(std::string_view text);
 
-// ---- Files ----
-
-// The text of a file or pipe. An error if it has more than `most` bytes.
+// Reads a file or pipe. Fails if it has more than `most` bytes.
 Result<std::string> read_input(const std::string& path, size_t most);
 
 }  // namespace yard::tool

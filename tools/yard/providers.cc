@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard functions: what is declared and provided, what is on or active, and why the rest is not.
+// yard functions: shows declared and provided functions, and which backends are on or active.
 #include <fmt/format.h>
 #include <yard/function.h>
 #include <yard/runtime.h>
@@ -20,7 +20,7 @@ Cell not_opened(const Announced& a) {
   return {fmt::format("plugin {}, not opened", a.plugin), Paint::kDim};
 }
 
-// Adds the row of a function without a provider.
+// Adds a row for a function without a provider.
 void add_row(Table& table, std::string name, std::string signature, Cell note) {
   table.add({{std::move(name), Paint::kBold},
              {"-"},
@@ -73,7 +73,7 @@ Json functions_json(const Functions& functions, const std::vector<Announced>& wa
   return to;
 }
 
-// Where a backend is active.
+// Returns the places in which a backend is active.
 Cell where(const FunctionProvider& p) {
   std::string text = p.active ? "process" : "";
   for (const Device d : p.devices) text += (text.empty() ? "" : ", ") + to_string(d);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard run: makes inputs, runs a call, and shows which kernel ran, how fast, and how far from the
-// reference.
+// yard run: makes inputs, runs a call, and shows which kernel ran, how fast it was, and how much
+// the results differ from the reference.
 #include <fmt/format.h>
 #include <yard/call_spec.h>
 #include <yard/log.h>
@@ -28,11 +28,11 @@ constexpr auto kDefaultTime = std::chrono::milliseconds(500);
 
 struct RunQuestion {
   std::string call, config;
-  std::string from, kernel;  // a dump, and the kernel that runs it
+  std::string from, kernel;  // a dump, and the kernel to run it with
   PolicyFlags policy;
   uint64_t seed = 1;
   Contents contents = Contents::kNormal;
-  int repeat = 0;  // 0 to run for a time
+  int repeat = 0;  // if 0, runs for kDefaultTime
   bool json = false;
 };
 
@@ -42,16 +42,16 @@ struct Outcome {
   int attempts = 0;
   size_t runs = 0;
   double median_ns = 0, gb_per_s = 0;
-  std::string reference;     // empty if the op has none that could run
-  std::string no_reference;  // why not
+  std::string reference;     // empty if no reference kernel could run
+  std::string no_reference;  // why there is no reference
   Difference difference;
-  std::string damage;  // memory that it changed but must not
+  std::string damage;  // memory that the kernel must not change, but did
   bool ok() const {
     return status.ok() && damage.empty() && (reference.empty() || difference.within);
   }
 };
 
-// Runs repeatedly on restored inputs. The time is the median of the times of the kernel alone.
+// Runs the call repeatedly on restored inputs. Reports the median time of the kernel alone.
 void time_call(const RunQuestion& q, const ParsedCall& call, CallTensors& data, Options& options,
                Outcome& out) {
   ResultRecord record;
@@ -63,7 +63,7 @@ void time_call(const RunQuestion& q, const ParsedCall& call, CallTensors& data, 
     return times.size() >= kDefaultRuns ||
            (!times.empty() && std::chrono::steady_clock::now() - start > kDefaultTime);
   };
-  // The first run finds the plan and warms the caches; its time does not count.
+  // The first run creates the plan and warms the caches, so its time is not counted.
   for (bool first = true; first || !enough(); first = false) {
     data.restore();
     out.status = Runtime::shared().call(call.op, data.args(), options);
@@ -120,7 +120,7 @@ Json outcome_json(const ParsedCall& call, const Outcome& o) {
 
 void line(const char* what, const std::string& text) { print_out("  {:<10} {}\n", what, text); }
 
-// "equal bits (reference.cpp)".
+// Returns a text such as "equal bits (reference.cpp)".
 std::string verdict(const Difference& d, const std::string& against) {
   const char* const text = d.equal_bits ? "equal bits"
                            : d.within   ? "within tolerance"
@@ -163,7 +163,7 @@ int run_call(const RunQuestion& q) {
         kUsage,
         "a call with +loaded is of an instance, which only a program has; leave the flag out "
         "to run it");
-  // One set for the kernel and one for the reference.
+  // The kernel and the reference each need a set of tensors.
   need(CallTensors::check(call, 2), kUsage);
 
   CallTensors data(call, q.seed, q.contents);
@@ -182,7 +182,7 @@ int run_call(const RunQuestion& q) {
 
 std::string figures(double v) { return std::isnan(v) ? "nan" : fmt::format("{:.9g}", v); }
 
-// Numbers that JSON cannot represent are printed as text.
+// JSON has no infinity and no NaN, so these are printed as text.
 Json number_or_text(double v) { return std::isfinite(v) ? Json(v) : Json(figures(v)); }
 
 Json worst(const std::string& where, double found, double expected, double error) {
@@ -234,7 +234,7 @@ int run_dump(const std::string& path, const std::string& kernel, bool json) {
   return again.ok() ? kOk : kFailed;
 }
 
-// A dump defines the whole call; options that would change it are refused.
+// A dump defines the whole call, so options that would change the call are refused.
 Status check_from(const CLI::App& command, const RunQuestion& q) {
   const auto bad = [](std::string text) { return Status(Code::kInvalidArgument, std::move(text)); };
   if (q.from.empty() && q.call.empty()) return bad("CALLSPEC is missing, or --from DUMP");
@@ -256,7 +256,6 @@ int run_either(const CLI::App& command, const RunQuestion& q) {
   return run_dump(q.from, q.kernel, q.json);
 }
 
-// --contents, checked while parsing.
 void add_contents(CLI::App& command, Contents& to) {
   std::vector<std::string> names;
   for (const Contents c : all_contents()) names.emplace_back(to_string(c));

@@ -12,7 +12,8 @@ std::string_view trimmed(std::string_view s) {
   return s.substr(0, s.find_last_not_of(' ') + 1);
 }
 
-// The parts between commas up to the closing bracket. Commas in brackets and quotes do not count.
+// Returns the parts between commas, up to the closing bracket. Ignores commas in brackets and
+// quotes.
 std::vector<std::string> list_of(std::string_view text) {
   std::vector<std::string> to;
   int depth = 0;

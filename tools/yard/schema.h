@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameters of an op, read from the text of a schema that the library has accepted.
+// Parses the parameters of an op from the text of its schema, which the library has accepted.
 #pragma once
 
 #include <string>
@@ -8,20 +8,21 @@
 
 namespace yard::tool {
 
-// One parameter: `key~?: T[*tokens, heads]`, `eps: float = 1e-6`.
+// A parameter such as `key~?: T[*tokens, heads]` or `eps: float = 1e-6`.
 struct SchemaParameter {
   enum Type { kTensor, kTensorList, kInt, kFloat, kBool, kString, kEnum };
   std::string name;
   Type type = kTensor;
   bool read = true;                // false if the op only writes it
   bool required = true;            // false for optional tensors and for scalars with a default
-  std::string dtype;               // of a tensor: "f32", or a variable such as "T"
-  std::vector<std::string> dims;   // of a tensor: "*rows", "hidden", "2*d"
-  std::vector<std::string> words;  // of an enum
+  std::string dtype;               // for a tensor: "f32", or a variable such as "T"
+  std::vector<std::string> dims;   // for a tensor: "*rows", "hidden", "2*d"
+  std::vector<std::string> words;  // for an enum
 };
 
 std::vector<SchemaParameter> parameters_of(std::string_view schema);
-// The dtypes that `where VARIABLE in {...}` lists, in its order; empty if it does not.
+// Returns the dtypes in `where VARIABLE in {...}`, in the order of the schema. Returns an empty
+// list if there is no such clause.
 std::vector<std::string> dtypes_of(std::string_view schema, std::string_view variable);
 
 }  // namespace yard::tool

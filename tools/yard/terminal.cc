@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Colour, messages, suggestions.
 #include "terminal.h"
 
 #include <fmt/format.h>
@@ -38,7 +37,7 @@ const char* code_of(Paint p) {
   return nullptr;
 }
 
-// Insertions, deletions and replacements between two words.
+// Returns the number of insertions, deletions and replacements that turn one word into the other.
 size_t distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -68,7 +67,7 @@ std::string paint(Paint p, std::string_view text) {
 
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& known) {
   const std::string* best = nullptr;
-  size_t least = word.size() < 4 ? 2 : 3;  // at this distance it is another word
+  size_t least = word.size() < 4 ? 2 : 3;  // words at this distance or more are not similar
   for (const std::string& k : known)
     if (const size_t d = distance(word, k); d < least) least = d, best = &k;
   return best != nullptr ? fmt::format("; did you mean '{}'?", *best) : "";
@@ -146,7 +145,7 @@ size_t columns_of(std::string_view s) {
 std::string clipped(std::string_view text, size_t width) {
   if (columns_of(text) <= width) return std::string(text);
   if (width == 0) return {};
-  size_t at = 0;  // becomes the end of the first width - 1 characters
+  size_t at = 0;  // becomes the end of the first width - 1 code points
   for (size_t n = 0; at < text.size(); ++at)
     if ((text[at] & 0xc0) != 0x80 && n++ == width - 1) break;
   return std::string(text.substr(0, at)) + '~';
@@ -171,7 +170,7 @@ std::vector<Line> Table::lines(size_t width, size_t least) const {
     all.push_back(row);
     all.back().resize(head_.size());
     for (Cell& c : all.back())
-      c.text = printable(c.text, SIZE_MAX);  // kernels' texts are untrusted
+      c.text = printable(c.text, SIZE_MAX);  // texts of kernels are untrusted
   }
   for (const Line& line : all)
     for (size_t i = 0; i < line.size(); ++i)
@@ -211,7 +210,7 @@ std::string Table::text(size_t indent) const {
 
 namespace {
 
-constexpr size_t kWidth = 78;  // a line that wraps could not be erased
+constexpr size_t kWidth = 78;  // a longer line could wrap, and then it could not be erased
 
 bool is_terminal() {
   const char* term = std::getenv("TERM");

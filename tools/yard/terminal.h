@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the command writes text: colour on terminals only, tables, errors, suggestions for misspelt
-// words.
+// Formats text for people: colours (on terminals only), tables, errors, and suggestions for
+// misspelt words.
 #pragma once
 
 #include <yard/status.h>
@@ -19,63 +19,63 @@ inline constexpr int kOk = 0;
 inline constexpr int kFailed = 1;  // the operation failed, for example because results differ
 inline constexpr int kUsage = 2;   // invalid input
 
-// Whether stdout takes colour: it is a terminal that is not dumb, and NO_COLOR is not set.
+// Returns whether stdout takes colour: it must be a terminal that is not dumb, and NO_COLOR must be
+// unset.
 bool colour();
 
 enum class Paint { kPlain, kBold, kGood, kWarning, kBad, kDim };
-// The text in colour where stdout takes it.
+// Adds the codes for a colour, if stdout takes colour.
 std::string paint(Paint p, std::string_view text);
 
-// "; did you mean 'list'?" or nothing.
+// Returns "; did you mean 'list'?", or an empty text if no word is similar.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& known);
 
-// Whether the command was called with --json, so that errors are JSON on stdout.
+// Set when the command has --json. Errors are then printed as JSON on stdout.
 void set_json_output(bool json);
 bool json_output();
 
-// Writes a message with its notes to stderr, `yard: ...`, or as the JSON object {"schema", "error",
-// "notes", "exit_code"}. Returns `code`.
+// Writes `yard: ...` and the notes to stderr, or with --json the object {"schema", "error",
+// "notes", "exit_code"} to stdout. Returns `code`.
 int fail(int code, std::string_view message);
 int fail(int code, const Status& status);
 
-// 2 for invalid input (unknown op, text that does not parse), 1 for other failures.
+// Returns 2 for invalid input (unknown op, text that does not parse) and 1 for other failures.
 int exit_code(const Status& status);
 
-// Thrown to end the command with an error.
+// This exception ends the command with an error.
 struct Failure {
   int code;
   Status status;
 };
-// Throws a Failure if there is an error. The default code is the result of exit_code().
+// Throws a Failure if there is an error. If `code` is 0, exit_code() selects the exit code.
 void need(const Status& status, int code = kOk);
-// The same, and returns the value.
+// Throws a Failure for an error; otherwise returns the value.
 template <class T>
 T need(Result<T> result, int code = kOk) {
   need(result.status(), code);
   return *std::move(result);
 }
-// Runs an action and returns its exit code. Reports every exception, and returns its exit code.
+// Runs an action and returns its exit code. Reports any exception and returns the exit code for it.
 int run_action(const std::function<int()>& action);
 
-// "830 ns", "1.24 us", "3.1 ms": three figures.
+// Formats a duration with three figures: "830 ns", "1.24 us", "3.1 ms".
 std::string duration(double ns);
-// "12 s", "3 min", "2 h", "5 days".
+// Formats an age: "12 s", "3 min", "2 h", "5 days".
 std::string age_text(double seconds);
 
 struct Cell {
   std::string text;
   Paint paint = Paint::kPlain;
 };
-// The pieces of a line, from left to right.
 using Line = std::vector<Cell>;
 
-// Code points, as an approximation of columns.
+// Counts code points, as an approximation of the columns that the text takes.
 size_t columns_of(std::string_view text);
-// At most `width` columns. The end of a longer text is replaced by `~`.
+// Cuts the text to `width` columns. A `~` replaces the end of a longer text.
 std::string clipped(std::string_view text, size_t width);
 
-// Tables that line up, with or without colour. Bars separate the titles of the columns, and a `>`
-// after a title aligns its column to the right.
+// A table with aligned columns. Bars separate the titles, and a `>` after a title aligns its column
+// to the right.
 //
 //   Table t("kernel|priority>");
 //   t.add({{"reference.cpp"}, {"50"}});
@@ -83,12 +83,12 @@ std::string clipped(std::string_view text, size_t width);
 class Table {
  public:
   explicit Table(std::string_view columns);
-  // Missing cells are empty.
+  // A row may have fewer cells than the table has columns.
   void add(Line row) { rows_.push_back(std::move(row)); }
-  // The head and the rows, without blanks at their ends. Tables that are wider than `width` lose
-  // columns at the right, down to `least` columns. Then the first two columns are clipped.
+  // Returns the title and the rows without trailing blanks. If the table is wider than `width`,
+  // drops columns at the right until `least` columns are left, and then clips the first two.
   std::vector<Line> lines(size_t width = SIZE_MAX, size_t least = 0) const;
-  // The lines in colour, each indented by `indent`.
+  // Returns the lines in colour, each indented by `indent`.
   std::string text(size_t indent = 0) const;
 
  private:
@@ -97,7 +97,7 @@ class Table {
   std::vector<Line> rows_;
 };
 
-// A line on stderr that shows the progress of a long command; on terminals only.
+// Shows the progress of a long command in a line on stderr, on terminals only.
 class Progress {
  public:
   Progress();
@@ -105,11 +105,10 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Whether it is shown.
   bool shown() const noexcept { return shown_; }
-  // Replaces the previous line; at most ten times a second.
+  // Replaces the line, at most ten times a second.
   void say(const std::string& line);
-  // Before other output.
+  // Erases the line. Call it before any other output.
   void clear();
 
  private:
