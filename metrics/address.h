@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses that a server may listen on.
+// Parses addresses that a server may listen on.
 #pragma once
 
 #include <sys/socket.h>
@@ -12,18 +12,18 @@
 namespace yard::metrics_detail {
 
 struct Address {
-  std::string host;  // as text; of IPv6 without brackets
+  std::string host;  // numeric; IPv6 without brackets
   uint16_t port = 0;
   bool v6 = false, loopback = false;
 
-  // "127.0.0.1:9464", "[::1]:9464".
+  // Returns "127.0.0.1:9464" or "[::1]:9464".
   std::string text() const;
 };
 
-// ADDRESS:PORT with a numeric address or localhost.
+// Accepts ADDRESS:PORT with a numeric address or localhost.
 Result<Address> parse_address(std::string_view text);
 
-// Sets the address for bind() and returns its size.
+// Fills in the address for bind() and returns its size.
 socklen_t socket_address(const Address& address, sockaddr_storage& to);
 
 }  // namespace yard::metrics_detail

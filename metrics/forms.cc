@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metrics as JSON, and as a file.
+// Writes metrics as JSON, and to a file.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -17,7 +17,7 @@
 namespace yard {
 namespace {
 
-// Label values and the table have neither control characters nor bytes that are not UTF-8.
+// The table guarantees that the text has no control characters and is valid UTF-8.
 std::string in_quotes(std::string_view text) {
   std::string to = "\"";
   for (const char c : text) {
@@ -45,7 +45,7 @@ Status cannot_write(const std::string& path, int error) {
   return Status(Code::kNotFound, fmt::format("cannot write '{}': {}", path, std::strerror(error)));
 }
 
-// A file limit is an error for this thread, and no signal.
+// Makes a file size limit an error for this thread instead of a signal.
 class WithoutSizeSignal {
  public:
   WithoutSizeSignal() noexcept {
@@ -65,7 +65,7 @@ class WithoutSizeSignal {
   sigset_t size_, before_;
 };
 
-// errno of the failure; 0 on success.
+// Returns errno of the failure, or 0 on success.
 int write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t n = ::write(fd, text.data(), text.size());
@@ -97,10 +97,10 @@ Status write_metrics(const Runtime& runtime, const std::string& path, size_t max
   if (::lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode) && !S_ISLNK(there.st_mode))
     return Status(Code::kInvalidArgument,
                   fmt::format("cannot write '{}': expected a regular file", path));
-  // The collector reads files *.prom: this is none.
+  // The collector reads only files *.prom, so it ignores this name.
   std::string fresh = path + ".XXXXXX";
   const int made = ::mkostemp(fresh.data(), O_CLOEXEC);
-  // Not one of stdin, stdout and stderr, to which others write.
+  // Other threads may write to stdin, stdout and stderr, so the descriptor must be a higher one.
   const int fd = made < 0 ? -1 : ::fcntl(made, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   if (fd < 0) {
     const int why = errno;
@@ -109,10 +109,10 @@ Status write_metrics(const Runtime& runtime, const std::string& path, size_t max
   }
   ::close(made);
   const WithoutSizeSignal no_signal;
-  // Drops what other threads have written to it while it was stdout or stderr.
+  // Drops text that other threads wrote while the file had the descriptor of stdout or stderr.
   int error = ::ftruncate(fd, 0) != 0 || ::lseek(fd, 0, SEEK_SET) != 0 ? errno : 0;
   if (error == 0) error = write_all(fd, *text);
-  ::fchmod(fd, 0644);  // for the collector, which is another user
+  ::fchmod(fd, 0644);  // the collector runs as another user
   if (::close(fd) != 0 && error == 0) error = errno;
   if (error == 0 && ::rename(fresh.c_str(), path.c_str()) != 0) error = errno;
   if (error == 0) return {};

@@ -27,8 +27,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostConnections = 64, kMostRequest = 8192;
-constexpr auto kRequestTime = std::chrono::seconds(2);   // from connecting to the whole request
-constexpr auto kAnswerTime = std::chrono::seconds(10);   // until the client has taken the answer
+constexpr auto kRequestTime = std::chrono::seconds(2);   // from connecting to the complete request
+constexpr auto kAnswerTime = std::chrono::seconds(10);   // until the client has received the answer
 constexpr auto kPause = std::chrono::milliseconds(100);  // after accept() has failed
 
 std::string http(std::string_view status, std::string_view text) {
@@ -102,7 +102,7 @@ class HttpServer::Loop {
   void run() {
     for (;;) try {
         if (!step()) return;
-      } catch (const std::exception&) {  // memory is short
+      } catch (const std::exception&) {  // out of memory
         connections_.clear();
         paused_until_ = Clock::now() + kPause;
       }
@@ -115,7 +115,7 @@ class HttpServer::Loop {
   void close_listening() { listening_ = Descriptor(), wake_ = Descriptor(); }
 
  private:
-  // Waits for events and handles them. Returns false at the end.
+  // Waits for events and handles them. Returns false when the server must stop.
   bool step() {
     const auto now = Clock::now();
     std::vector<pollfd> polled = {{wake_.fd(), POLLIN, 0},
@@ -163,7 +163,7 @@ class HttpServer::Loop {
                              MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0) c.dead = errno != EAGAIN && errno != EINTR;
     if (n > 0) c.sent += static_cast<size_t>(n);
-    // The rest of a request is read, because closing would discard the answer otherwise.
+    // Read the rest of the request first, because closing now would discard the answer.
     if (c.is_sent()) ::shutdown(c.socket.fd(), SHUT_WR), c.deadline = Clock::now() + kRequestTime;
   }
 
@@ -174,7 +174,7 @@ class HttpServer::Loop {
     if (n > 0 && !c.has_answer()) c.in.append(piece, static_cast<size_t>(n));
   }
 
-  // Returns an empty text while the request is not complete.
+  // Returns an empty text while the request is incomplete.
   std::string answer(std::string_view request) const {
     const size_t line = request.find('\n');
     const bool complete =
@@ -204,7 +204,7 @@ class HttpServer::Loop {
   const std::string path_;
   const Page page_;
   Descriptor wake_, listening_;
-  std::list<Connection> connections_;  // the oldest one first
+  std::list<Connection> connections_;  // oldest first
   Clock::time_point paused_until_{};
 };
 
@@ -215,7 +215,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(Address& address, std::str
   auto loop = std::make_unique<Loop>(std::move(path), std::move(page));
   if (Status listens = loop->listen(address); !listens.ok()) return listens;
   std::unique_ptr<HttpServer> server(new HttpServer(std::move(loop)));
-  sigset_t all, before;  // signals are for the threads of the program
+  sigset_t all, before;  // only the program's threads handle signals
   ::sigfillset(&all);
   for (const int failure : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) ::sigdelset(&all, failure);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -232,7 +232,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(Address& address, std::str
 
 HttpServer::~HttpServer() {
   if (process_ != ::getpid()) {
-    // The list of connections may have been changing while the process was forked.
+    // The fork may have happened while the server's thread changed the list of connections.
     loop_.release()->close_listening();
     static_cast<void>(new std::thread(std::move(thread_)));
   } else if (thread_.joinable()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small HTTP server for one page. One thread serves all connections and waits for none of them:
-// each has a deadline, and where there are too many the oldest one makes room.
+// A small HTTP server for one page. One thread serves all connections and never waits for a single
+// one. Each connection has a deadline, and if there are too many, the oldest is closed.
 #pragma once
 
 #include <yard/status.h>
@@ -16,12 +16,13 @@ namespace yard::metrics_detail {
 
 class HttpServer {
  public:
-  // Answers GET of the path with the text that `page` returns on the server's thread; nothing if
-  // there is an error, which the client sees as 500. Sets the port of the address if that is 0.
+  // Serves the path with the text that `page` returns. The server's thread calls `page`, and the
+  // client sees its errors as status 500. If the port of the address is 0, sets it to the chosen
+  // port.
   using Page = std::function<Result<std::string>()>;
   static Result<std::unique_ptr<HttpServer>> start(Address& address, std::string path, Page page);
-  // Waits for a page that is being made, and closes all connections. In a forked child, which has
-  // no thread of the server, it only closes them.
+  // Waits for a page that is being made, and closes all connections. A forked child does not have
+  // the server's thread, so there the destructor only closes the listening socket.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What prometheus.cc does, in a build without prometheus-cpp: errors that state what to install.
+// Replaces prometheus.cc in a build without prometheus-cpp. All functions fail with an error that
+// says what to install.
 #include <yard/metrics.h>
 
 namespace yard {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metrics for Prometheus: the text format, and the page of the server.
+// Writes metrics in the text format of Prometheus, and serves them as a page.
 #include <fmt/format.h>
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>

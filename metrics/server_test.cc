@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server, and the figures of a live runtime: from many threads, across reloads and a fork.
+// Tests the server, and the figures of a live runtime from many threads, across reloads and a fork.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -47,7 +47,8 @@ void call_softmax(Runtime& runtime, int64_t rows, int times) {
   for (int i = 0; i < times; ++i) runtime.call("softmax", {to, x}).or_throw();
 }
 
-// What a server answers until it closes the connection; empty if it cannot be reached.
+// Returns all that the server sends until it closes the connection, or an empty text if the server
+// cannot be reached.
 std::string answer(const std::string& address, const std::string& request, bool wait = true) {
   const size_t colon = address.rfind(':');
   sockaddr_in to{};
@@ -72,7 +73,7 @@ std::string answer(const std::string& address, const std::string& request, bool 
 
 constexpr const char* kGet = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
 
-// The sum of all series of a metric.
+// Returns the sum of all series of a metric.
 double scraped(const std::string& text, const std::string& name) {
   std::istringstream lines(text);
   double sum = 0;
@@ -98,7 +99,7 @@ TEST(MetricsServer, AnswersWithTheExactNumberOfCalls) {
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t)
     threads.emplace_back([&, t] { call_softmax(runtime, 1 + t % 3, kCalls); });
-  for (int i = 0; i < 5; ++i) {  // reloads and scrapes meanwhile
+  for (int i = 0; i < 5; ++i) {  // reload and scrape at the same time
     Config config;
     if (i % 2 == 0) config.kernel_locks["softmax"].id = "reference.cpp";
     runtime.rules().set(config).or_throw();
@@ -132,7 +133,7 @@ TEST(MetricsServer, AForkedChildStartsAtZeroAndHasAServerOfItsOwn) {
     const double calls = scraped(answer(own->address(), kGet), "yard_calls_total");
     {
       const MetricsServer gone = std::move(*server);
-    }  // does not wait for threads that are not here
+    }  // the child does not wait for threads that it does not have
     ::_exit(calls == 7 ? 0 : 2);
   }
   int status = -1;
@@ -185,7 +186,7 @@ TEST(MetricsServer, SurvivesGarbage) {
       "GET /metrics HTTP/1.1\r\n" + std::string(200, ' ') + "\r\nX: \xff\xfe\r\n\r\n"};
   for (const std::string& g : garbage) {
     EXPECT_THAT(answer(server->address(), g + "\r\n\r\n"), Not(HasSubstr("root:")));
-    answer(server->address(), g, false);  // closed before the answer
+    answer(server->address(), g, false);  // closes before the answer
   }
   EXPECT_EQ(scraped(answer(server->address(), kGet), "yard_calls_total"), 3);
 }
@@ -210,7 +211,7 @@ TEST(MetricsServer, AnswersAsHttpAsksFor) {
   EXPECT_THAT(asked(std::string(20000, 'A')), StartsWith("HTTP/1.1 431"));
 }
 
-// Connections to a server that stay open and send `text`.
+// Keeps connections open after sending `text`.
 class Silent {
  public:
   Silent(const std::string& address, int count, const std::string& text) {
@@ -229,7 +230,7 @@ class Silent {
   }
   Silent(const Silent&) = delete;
   Silent& operator=(const Silent&) = delete;
-  // Whether the server has closed all of them.
+  // Returns whether the server has closed all of the connections.
   bool closed() const {
     return std::ranges::all_of(sockets_, [](int s) {
       char byte;
@@ -257,14 +258,14 @@ TEST(MetricsServer, IdleConnectionsKeepNobodyWaiting) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     EXPECT_TRUE(silent.closed()) << "they have a deadline";
   }
-  // More than the server keeps: the oldest make room.
+  // The server keeps fewer connections than this and closes the oldest.
   const Silent many(server->address(), 300, "GET /met");
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(scraped(answer(server->address(), kGet), "yard_calls_total"), 3);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
 }
 
-// Exit code and output of promtool for a text; 127 where there is none.
+// Returns the exit code and output of promtool, or 127 if promtool is not installed.
 std::pair<int, std::string> promtool(const std::string& text) {
   const std::string file =
       (std::filesystem::temp_directory_path() / ("yard-prom-" + std::to_string(::getpid())))
@@ -318,7 +319,7 @@ TEST(MetricsFile, IsReplacedAsAWhole) {
   EXPECT_NE(std::filesystem::status(path).permissions() & perms::others_read, perms::none);
   EXPECT_THAT(write_metrics(runtime, folder + "/none/yard.prom").to_string(),
               HasSubstr("cannot write"));
-  // A file limit is an error, and leaves the old file.
+  // A file size limit must be an error, and the old file must stay.
   rlimit before{};
   ::getrlimit(RLIMIT_FSIZE, &before);
   const rlimit small{10, before.rlim_max};

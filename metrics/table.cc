@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of metrics: names, types, help texts and labels, and how each is computed.
+// The table of metrics: their names, types, help texts and labels, and how each is computed.
 #include <yard/log.h>
 #include <yard/metrics.h>
 #include <yard/runtime.h>
@@ -15,12 +15,10 @@
 namespace yard {
 namespace {
 
-// ---- Label values ----
-
 constexpr size_t kLongestLabel = 200;
 constexpr const char* kOther = "other";
 
-// Bytes of what cannot be printed become '?'; what is too long is cut.
+// Replaces bytes that cannot be printed by '?' and cuts long texts.
 std::string label_value(std::string_view text) {
   std::string to;
   for (size_t at = 0; at < text.size() && to.size() < kLongestLabel;) {
@@ -34,14 +32,12 @@ std::string label_value(std::string_view text) {
   return to;
 }
 
-// ---- Totals by label values ----
-
 struct CallTotals {
   uint64_t calls = 0, fallbacks = 0;
   void add(const CallTotals& o) { calls += o.calls, fallbacks += o.fallbacks; }
 };
 
-// Powers of two, which are bounds of LatencyHistogram, too: no bucket of it is divided.
+// These powers of two are also bounds of LatencyHistogram, so that none of its buckets is divided.
 constexpr size_t kBounds = 24;
 constexpr uint64_t bound_ns(size_t i) { return uint64_t{256} << i; }
 
@@ -49,7 +45,7 @@ struct KernelTotals {
   HealthCounts::Failures failures;
   uint64_t count = 0, sum_ns = 0;
   std::array<uint64_t, kBounds> up_to{};
-  int breaker = 0;  // as yard_breaker_state shows it
+  int breaker = 0;  // shown as yard_breaker_state
 
   void add(const LatencyHistogram& h) {
     count += h.count, sum_ns += h.sum_ns;
@@ -73,7 +69,7 @@ struct OpTotals {
   void add(const OpTotals& o) { hits += o.hits, misses += o.misses; }
 };
 
-// Adds up those beyond the limit.
+// Adds the entries beyond the limit up as one entry `other`.
 template <size_t N, class T>
 void limit(std::map<std::array<std::string, N>, T>& all, size_t most) {
   if (all.size() <= most) return;
@@ -111,8 +107,6 @@ struct Totals {
     limit(ops, most);
   }
 };
-
-// ---- The table ----
 
 using Fill = void (*)(const Totals&, std::vector<Metric::Sample>&);
 
@@ -217,7 +211,7 @@ constexpr MetricInfo kInfos[] = {
      "Unix time at which calls, failures, cache and reload counters started at zero.",
      {}},
 };
-// In the order of kInfos.
+// The order is the order of kInfos.
 constexpr Fill kFills[] = {of_calls<&CallTotals::calls>,
                            of_calls<&CallTotals::fallbacks>,
                            failures,

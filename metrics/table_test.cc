@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of metrics and its forms, from figures made up here.
+// Tests the table of metrics and its forms with invented figures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/metrics.h>
@@ -86,7 +86,7 @@ TEST(MetricTable, BucketsOfHistogramsAreCumulative) {
   EXPECT_EQ(s.buckets[1], 2u);  // 512 ns
   EXPECT_EQ(s.buckets[2], 5u);  // 1024 ns
   EXPECT_EQ(s.buckets[3], 6u);
-  EXPECT_EQ(s.buckets.back(), 6u);  // without the infinite one
+  EXPECT_EQ(s.buckets.back(), 6u);  // the infinite bound is not listed
 }
 
 TEST(MetricTable, StatesOfBreakers) {
@@ -165,7 +165,7 @@ TEST(MetricForms, HostileNamesDoNotBreakTheTextFormat) {
         << line;
 }
 
-// docs/reference/metrics.md has a row for each metric, and no other.
+// docs/reference/metrics.md must have exactly one row for each metric.
 TEST(MetricTable, IsThatOfTheDocs) {
   std::ifstream file(YARD_SOURCE_DIR "/docs/reference/metrics.md");
   ASSERT_TRUE(file);
