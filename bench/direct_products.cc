@@ -14,7 +14,7 @@
 namespace yard::bench {
 namespace {
 
-// Operands of out[rows, n] = x[rows, k] * weight[n, k]^T. Elements of bf16 take half of the memory.
+// Operands of out[rows, n] = x[rows, k] * weight[n, k]^T. Elements of bf16 use half of the memory.
 struct Operands {
   int64_t rows, n, k;
   std::vector<float> x, weight, out;
@@ -58,12 +58,12 @@ void add_onednn(const KernelCase& c, const Shared& on, std::vector<Way>& to) {
                     stream.wait();
                   }});
   } catch (const dnnl::error&) {
-    // It has no such product for this processor.
+    // oneDNN does not support this product on this processor.
   }
 }
 #endif
 
-// cblas_sgemm of CBLAS.
+// The type of cblas_sgemm.
 using Sgemm = void (*)(int order, int transpose_a, int transpose_b, int m, int n, int k,
                        float alpha, const float* a, int lda, const float* b, int ldb, float beta,
                        float* c, int ldc);
@@ -76,7 +76,7 @@ void add_openblas(const Shared& on, std::vector<Way>& to) {
   const auto set_threads =
       reinterpret_cast<void (*)(int)>(::dlsym(library, "openblas_set_num_threads"));
   if (sgemm == nullptr || threads == nullptr || set_threads == nullptr) return;
-  // All cores for this call only: the backend's calls use it as they find it.
+  // Uses all cores for this call only, because the backend's calls depend on the setting.
   const int all = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   to.push_back({"OpenBLAS", [on, sgemm, threads, set_threads, all] {
                   constexpr int kRowMajor = 101, kNoTranspose = 111, kTranspose = 112;

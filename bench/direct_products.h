@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of matrices by libraries that the backends use, called without Switchyard.
+// Calls the libraries that backends use for matrix products directly, without Switchyard.
 #pragma once
 
 #include "kernel_cases.h"
 
 namespace yard::bench {
 
-// Of `linear`: oneDNN and OpenBLAS, on all cores, where there is one that has the dtype. Empty for other ops.
+// Returns the ways to compute `linear` with oneDNN and OpenBLAS on all cores, as far as they
+// support the dtype. Returns an empty list for other ops.
 std::vector<Way> direct_ways(const KernelCase& c);
 
 }  // namespace yard::bench

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// dispatch_bench [SECONDS [THREADS]]: the ways to call an op, ours and PyTorch's, measured in turn in one process.
-// Prints the JSON of `yard bench dispatch`, then PyTorch's figures and each of our ways over PyTorch's typed call.
+// dispatch_bench [SECONDS [THREADS]]: compares the ways to call an op with PyTorch's dispatcher in
+// one process. Prints the JSON of `yard bench dispatch`, PyTorch's figures, and the ratio of each
+// of our ways to PyTorch's typed call.
 #include <fmt/format.h>
 
 #include <cstdlib>

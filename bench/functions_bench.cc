@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a function costs beside a raw call through a function pointer: accepted by the first backend, refused by three,
-// without any backend, under the master switch; and with active backends: of the process, of a scope, and through a chain.
-// Measured in turn in one process. Prints JSON.
+// Compares functions with a raw call through a function pointer. The function is accepted by the
+// first backend, refused by three, has no backend, or is called under the master switch. Active
+// backends belong to the process or a scope, or form a chain. Prints JSON.
 #include <fmt/format.h>
 #include <yard/function.h>
 #include <yard/yard.h>
@@ -50,7 +50,7 @@ tool::Loop loop(const F& f) {
   };
 }
 
-// Measures with `off` set for the process, and then unset.
+// The setting `off` stays in force after the measurement.
 std::vector<double> measure(const std::vector<tool::Path>& paths, double seconds, bool off) {
   Policy p;
   p.reference_only = off;

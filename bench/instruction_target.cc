@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes N calls on one path, for counting instructions from outside: instruction_target PATH N. The path
-// `counting` does no more than to count N calls; `nothing` is its loop.
+// instruction_target PATH N: makes N calls on one path, so that another program can count the
+// instructions. The path `counting` only counts N calls, and `nothing` is the empty loop of
+// `counting`.
 #include <yard/detail/guard.h>
 
 #include <cstdio>
@@ -11,7 +12,7 @@
 
 namespace {
 
-// What a call that went well leaves behind.
+// Does only the counting that a successful call does, or with `really` unset not even that.
 void count_calls(long n, bool really) {
   yard::detail::ThreadHead* thread = yard::detail::t_thread;
   for (long i = 0; i < n; ++i) {

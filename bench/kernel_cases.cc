@@ -11,7 +11,7 @@
 namespace yard::bench {
 namespace {
 
-// Of a copy: single cores of the smaller machine are bound by arithmetic.
+// Target speeds relative to a copy. Single cores of the smaller machine are bound by arithmetic.
 #if defined(__x86_64__)
 constexpr double kNormOfCopy = 0.9, kActivationOfCopy = 0.9;
 #else
@@ -23,7 +23,7 @@ constexpr int64_t kHidden = 4096, kAttentionHidden = 8 * kHeadDim;
 struct RowOp {
   const char* op;
   double over_torch;
-  double of_copy;  // at many rows
+  double of_copy;  // for many rows
 };
 constexpr RowOp kRowOps[] = {
     {"rms_norm", kOverTorch, kNormOfCopy},

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The built-in ops as users call them, beside the best composition of PyTorch's calls, other libraries called directly, and
-// a plain copy of the same bytes: in one process, in turn. Prints JSON.
-//
-//   kernels_bench [seconds for each call, about] [op] [dtype]
+// kernels_bench [SECONDS [OP [DTYPE]]]: compares the built-in ops, called as users do, with the
+// best composition of PyTorch's calls, with other libraries, and with a plain copy of the same
+// bytes. SECONDS is the approximate time for each call. Prints JSON.
 #include <fmt/format.h>
 #include <yard/call_spec.h>
 #include <yard/yard.h>
@@ -32,7 +31,7 @@ tool::Timed timed(std::function<void()> body) {
   };
 }
 
-// One call, measured: JSON of it, and a line for each target that it misses.
+// The JSON of one measured call, and a line for each missed target.
 struct Measured {
   std::string json, missed;
 };
@@ -47,7 +46,7 @@ void compare(const KernelCase& c, const char* with, double speed, double target,
                   c.op, c.dtype, c.rows, c.packed ? " packed" : "", speed, with, target);
 }
 
-// Beside the fastest of the ways.
+// Compares with the fastest of the ways.
 void compare_ways(const KernelCase& c, const char* with, const std::vector<Way>& ways,
                   std::span<const double> ns, double our_ns, double target, Measured& to) {
   if (ways.empty()) return;

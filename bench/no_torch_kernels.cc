@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where PyTorch is not installed there is nothing to compare with.
+// Replaces torch_kernels.cc if PyTorch is not installed.
 #include "torch_kernels.h"
 
 namespace yard::bench {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands in where libtorch is not installed.
+// Replaces torch_paths.cc if libtorch is not installed.
 #include "torch_paths.h"
 
 namespace yard::bench {

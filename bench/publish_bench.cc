@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What publishing a change takes, by the number of plans in use; and a file of 1,000 rules after it was read, beside its
-// budget. Prints JSON.
+// Measures the time to publish a change for several numbers of plans in use, and the time to
+// publish a file of 1,000 rules that has been read, compared with the budget. Prints JSON.
 #include <fmt/format.h>
 #include <yard/yard.h>
 
@@ -19,7 +19,7 @@ constexpr int kRounds = 15;
 int32_t run(yard_call_t*, const yard_value_t*, uint32_t) { return YARD_OK; }
 int32_t accept(const yard_query_t*, yard_verdict_t*) { return YARD_OK; }
 
-// An op whose kernels read n: each size is a class with a plan of its own.
+// Adds an op whose kernels read n, so that each size is a class with its own plan.
 void add_op(Runtime& runtime) {
   static const char* const reads[] = {"n", nullptr};
   yard_backend_t backend{};
@@ -47,7 +47,7 @@ void call_classes(Runtime& runtime, int64_t count) {
         .or_throw();
 }
 
-// The median over rounds, in milliseconds. `before` is not timed.
+// Returns the median of the rounds in milliseconds. The time of `before` does not count.
 template <class B, class F>
 double median_ms(const B& before, const F& f) {
   std::vector<double> times;

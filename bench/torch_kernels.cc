@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each op in the few ways that people who know PyTorch would write it: as models do, with outputs that
-// are used again, and in place. The bench takes the fastest. Gradients are off; everything stays in the
-// dtype of the tensors, which is faster than the detour through f32 that some models take.
+// Computes each op in the few ways that people who know PyTorch would choose: as models do, with
+// reused outputs, and in place. The bench takes the fastest. Gradients are off. All computation
+// stays in the dtype of the tensors, which is faster than the conversion to f32 that some models
+// use.
 #include "torch_kernels.h"
 
 #include <c10/core/InferenceMode.h>
@@ -61,7 +62,7 @@ std::vector<Way> softmax(const std::shared_ptr<Tensors>& t) {
            [t] { at::_softmax_out(t->out, t->x, -1, false); }}};
 }
 
-// x is [rows, 2 * hidden]: an activation of its first half times its second.
+// Multiplies an activation of the first half of x by the second half. x is [rows, 2 * hidden].
 template <class Activation>
 std::vector<Way> gated(const std::shared_ptr<Tensors>& t, Activation activation) {
   const auto halves = std::make_shared<std::vector<at::Tensor>>(t->x.chunk(2, -1));
@@ -91,7 +92,7 @@ void rotate_in_place(const at::Tensor& x, const at::Tensor& c, const at::Tensor&
   half[1].mul_(c).addcmul_(first, s);
 }
 
-// As most models write it, with tables that hold each angle twice.
+// Rotates as most models do, with tables that hold each angle twice.
 at::Tensor rotate_half(const at::Tensor& x, const at::Tensor& c, const at::Tensor& s) {
   const std::vector<at::Tensor> half = x.chunk(2, -1);
   return x * c + at::cat({-half[1], half[0]}, -1) * s;
@@ -149,7 +150,7 @@ std::vector<Way> torch_ways(const KernelCase& c) {
   std::vector<Way> ways = torch_product_ways(c, type);
   if (ways.empty()) ways = torch_table_ways(c, type);
   if (ways.empty()) ways = torch_row_ways(c, type);
-  // Not every version has every call for every dtype.
+  // Some versions of PyTorch lack a call for a dtype.
   std::erase_if(ways, [](const Way& w) {
     try {
       w.run();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The built-in ops as compositions of PyTorch's own, to measure ours beside them.
+// Computes the built-in ops with compositions of PyTorch's ops, for comparison.
 #pragma once
 
 #include "kernel_cases.h"
 
 namespace yard::bench {
 
-// Empty where PyTorch is not installed.
+// Returns an empty list if PyTorch is not installed.
 std::vector<Way> torch_ways(const KernelCase& c);
 
 }  // namespace yard::bench

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The op is registered for the CPU only and called in inference mode: the shortest way PyTorch's dispatcher
-// has. It selects by dtype-independent dispatch keys; nothing is checked and no kernel is chosen by shape.
+// The op is registered for the CPU only and called in inference mode, which is the shortest way
+// through PyTorch's dispatcher. The dispatcher selects by dispatch key, not by dtype or shape, and
+// checks nothing.
 #include "torch_paths.h"
 
 #include <ATen/ATen.h>
@@ -15,7 +16,7 @@ void noop(const at::Tensor&, const at::Tensor&, const at::Tensor&, double) {}
 
 using Typed = void(const at::Tensor&, const at::Tensor&, const at::Tensor&, double);
 
-// Inference mode belongs to a thread: each loop enters it itself, since it may run on any thread.
+// Inference mode belongs to a thread. Each loop enters it, because a loop may run on any thread.
 struct Call {
   at::Tensor out, x, weight;
   c10::OperatorHandle handle =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch's dispatcher on the same empty op on three tensors, measured beside ours.
+// Calls an empty op on three tensors through PyTorch's dispatcher, for comparison.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,8 @@
 
 namespace yard::bench {
 
-// torch_typed and torch_boxed, each time with tensors of their own; none when built without libtorch.
+// Returns torch_typed and torch_boxed with their own tensors, or an empty list in a build without
+// libtorch.
 std::vector<tool::Path> torch_paths();
 
 }  // namespace yard::bench

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear and attention in PyTorch, on tensors in the order that suits it best: heads before tokens.
+// Computes linear and attention in PyTorch, on tensors in the order that is fastest there: heads
+// before tokens.
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -15,7 +16,7 @@ struct Heads {
 };
 using SharedHeads = std::shared_ptr<Heads>;
 
-// The fused call, under its name in this version of PyTorch.
+// The fused call has different names in different versions of PyTorch.
 #if __has_include(<ATen/ops/scaled_dot_product_attention.h>)
 at::Tensor fused(const Heads& t, bool causal) {
   return at::scaled_dot_product_attention(t.query, t.key, t.value, {}, 0.0, causal);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise ops, tables, quantised rows and choices in the ways that people who know PyTorch would write them.
+// Elementwise ops, table lookups, quantised rows and choices, in the ways that people who know
+// PyTorch would write them.
 #include <cmath>
 #include <memory>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of torch_ways(), by kinds of ops.
+// The parts of torch_ways(), by kind of op.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -8,7 +8,7 @@
 
 namespace yard::bench {
 
-// Empty for other ops.
+// Each function returns an empty list for other ops.
 std::vector<Way> torch_row_ways(const KernelCase& c, at::ScalarType type);    // norms, activations
 std::vector<Way> torch_table_ways(const KernelCase& c, at::ScalarType type);  // tables, choices
 std::vector<Way> torch_product_ways(const KernelCase& c, at::ScalarType type);  // linear, attention

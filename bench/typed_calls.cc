@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The built-in ops as typed calls.
+// Makes typed calls of the built-in ops.
 #include <yard/yard.h>
 
 #include <stdexcept>
@@ -28,7 +28,7 @@ constexpr Op<void(Out, In, In, OptIn, OptIn)> linear{"linear"};
 constexpr Op<void(Out, In, In, In, OptIn, float)> attention_causal{"attention.causal"};
 constexpr Op<void(Out, In, In, In, In, OptIn, float)> attention_decode{"attention.decode"};
 
-// The tensor that the call has under a name.
+// Returns the tensor with this name in the call.
 TensorView tensor(const CallTensors& data, std::string_view name) {
   for (const Arg& a : data.args())
     if (a.name == name && a.value.c().tag == YARD_TAG_TENSOR)
