@@ -142,8 +142,7 @@ std::vector<Path> BenchCall::paths() {
   }
   Path frozen{"static", "frozen handle",
               [this](int64_t n) {
-                const auto handle =
-                    *frozen_;  // a copy, as in a user's loop, so nothing else can change it
+                const auto handle = *frozen_;  // nothing else can change this copy
                 for (int64_t i = 0; i < n; ++i)
                   handle(usual_.out, usual_.x, usual_.weight, kEps).ignore();
               },

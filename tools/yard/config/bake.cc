@@ -37,10 +37,9 @@ struct BakedOp {
   std::string op;
   std::string kernel;  // serves the most calls of the op
   uint64_t calls = 0, served = 0;
-  std::vector<std::pair<std::string, uint64_t>>
-      kernels;                       // with their numbers of calls, most calls first
-  std::vector<CountedCall> classes;  // most frequent first
-  std::vector<std::string> unable;   // calls of other kernels that `kernel` cannot serve
+  std::vector<std::pair<std::string, uint64_t>> kernels;  // with calls, most calls first
+  std::vector<CountedCall> classes;                       // most frequent first
+  std::vector<std::string> unable;  // calls of other kernels that `kernel` cannot serve
 
   bool from_plugin = false;  // `kernel` exists only after a plugin has been opened
 
@@ -104,8 +103,7 @@ Baked bake(const Runtime& runtime, const Listing& at_start, const std::vector<Co
   Baked to;
   to.source = source;
   std::map<std::string, BakedOp> ops;
-  std::map<std::string, std::vector<std::pair<std::string, std::string>>>
-      chosen;  // by op: call and kernel
+  std::map<std::string, std::vector<std::pair<std::string, std::string>>> chosen;  // call, kernel
   for (const CountedCall& c : calls) {
     add_count(to.calls, c.count);
     const auto e = runtime.explain(c.call);

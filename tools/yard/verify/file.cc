@@ -105,8 +105,7 @@ void note_crashes(Ward::Page& page) {
 
 std::string frame_text(const Ward::Frame& f, const std::string& plugin) {
   std::string file = f.file.get(), symbol = f.symbol.get();
-  if (file.starts_with("/proc/self/fd/"))
-    file = plugin;  // the path under which the child opened the plugin
+  if (file.starts_with("/proc/self/fd/")) file = plugin;  // the child opened this path
   const std::unique_ptr<char, decltype(&std::free)> name(
       abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, nullptr), &std::free);
   if (name != nullptr) symbol = name.get();

@@ -222,8 +222,7 @@ int verify_runtime(VerifyQuestion& q, const Runtime& runtime, Ward* ward) {
 int verify_plugin(VerifyQuestion& q, Ward& ward) {
   RuntimeSettings settings = as_the_environment_has_it();
   settings.plugins.allow_writable = true;  // inspect() checked this in the parent
-  settings.plugins.unlocked = {ward.path,
-                               absolute(q.file)};  // the lock file is written after verification
+  settings.plugins.unlocked = {ward.path, absolute(q.file)};  // it is locked after verification
   const std::string smallest = fmt::format("yard verify {} --quick", absolute(q.file));
   settings.plugins.watch = [&](std::string_view, std::string_view step) {
     ward.step(step == "opening" ? "while it was opened" : fmt::format("in its {}", step), smallest);
