@@ -18,14 +18,15 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "files are read in place");
 
-// Types of tensors, by GGUF's numbers. Those that Switchyard has no dtype for are known by name only.
+// The names of tensor types, indexed by GGUF's numbers. Some have no dtype in Switchyard.
 constexpr const char* kTensorTypes[] = {
     "f32",     "f16",    "q4_0",    "q4_1",  "",       "",      "q5_0",  "q5_1",
     "q8_0",    "q8_1",   "q2_k",    "q3_k",  "q4_k",   "q5_k",  "q6_k",  "q8_k",
     "iq2_xxs", "iq2_xs", "iq3_xxs", "iq1_s", "iq4_nl", "iq3_s", "iq2_s", "iq4_xs",
     "i8",      "i16",    "i32",     "i64",   "f64",    "iq1_m", "bf16",  "",
     "",        "",       "tq1_0",   "tq2_0", "",       "",      "",      "mxfp4"};
-// Bytes of a value, by the number of its type: of a string the fewest; 0: an array.
+// Bytes of a value, indexed by the number of its type. A string has at least 8, and 0 marks an
+// array.
 constexpr size_t kValueBytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 8, 0, 8, 8, 8};
 constexpr uint32_t kString = 8, kArray = 9;
 constexpr uint32_t kMagic = 0x46554747;
@@ -35,7 +36,7 @@ std::string quoted(std::string_view text) { return cat("'", text.substr(0, 80), 
 
 }  // namespace
 
-// Takes numbers, strings and what consists of them one after the other, within the bounds of the file.
+// Reads numbers, strings and compounds one after the other. Fails at the end of the file.
 class Gguf::Reader {
  public:
   explicit Reader(const Gguf& file, size_t at = 0) : file_(file), at_(at) {}
@@ -47,7 +48,7 @@ class Gguf::Reader {
     std::memcpy(&v, take(sizeof v), sizeof v);
     return v;
   }
-  // A number of things of at least so many bytes each.
+  // Reads the number of elements, each of at least `bytes` bytes. Fails if the file is too short.
   uint64_t count(size_t bytes, const char* what) {
     const auto n = number<uint64_t>();
     const size_t most = (file_.bytes_.size() - at_) / bytes;
@@ -81,10 +82,10 @@ class Gguf::Reader {
     if (type == 6) return double{std::bit_cast<float>(static_cast<uint32_t>(raw))};
     if (type == 7) return raw != 0;
     if (type == 12) return std::bit_cast<double>(raw);
-    const size_t unused = type % 2 == 0 ? 0 : 64 - 8 * bytes;  // odd numbers are of signed types
+    const size_t unused = type % 2 == 0 ? 0 : 64 - 8 * bytes;  // odd numbers are signed types
     return static_cast<int64_t>(raw << unused) >> unused;
   }
-  // What follows a tensor's name.
+  // Reads the rest of a tensor's description, after its name.
   GgufTensor tensor(const std::string& name) {
     GgufTensor t;
     const auto rank = number<uint32_t>();
@@ -133,7 +134,7 @@ Gguf Gguf::open(const std::string& path) {
   const auto fail_with = [&](const char* doing, const char* why) {
     throw std::runtime_error(cat("cannot ", doing, " the model ", path, ": ", why));
   };
-  // O_NONBLOCK, because opening a pipe would wait for a writer.
+  // Without O_NONBLOCK, opening a pipe would wait for a writer.
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) fail_with("open", std::strerror(errno));
   const std::shared_ptr<void> closed(nullptr, [file](void*) { ::close(file); });
@@ -176,7 +177,7 @@ Gguf Gguf::parse(std::span<const std::byte> bytes, std::string name) {
     g.fail("the four letters GGUF", "a file of another kind");
   if (const auto version = in.number<uint32_t>(); version != 2 && version != 3)
     g.fail("version 2 or 3, little-endian", version);
-  // The shortest tensor has an empty name and one size; the shortest value is a byte.
+  // The shortest tensor has an empty name and one size. The shortest value is a byte.
   const uint64_t tensors = in.count_entries(8 + 4 + 8 + 4 + 8, "tensors");
   for (uint64_t n = in.count_entries(8 + 4 + 1, "values"); n > 0; --n) {
     const Text key = in.string("bytes of a key");
@@ -252,7 +253,7 @@ int g_descriptor;
 struct sigaction g_before;
 
 void on_sigbus(int number, siginfo_t* info, void*) {
-  if (info->si_code != BUS_ADRERR) {  // not a mapped file that became shorter: happens again
+  if (info->si_code != BUS_ADRERR) {  // the signal comes again and reaches the previous handler
     ::sigaction(number, &g_before, nullptr);
     return;
   }

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// GGUF files: named values and tensors of a model, read in place.
+// Reads GGUF files, which contain named values and tensors of a model.
 //
 //   const llm::Gguf file = llm::Gguf::open("model.gguf");
 //   const int64_t layers = file.integer("llama.block_count");
-//   const llm::GgufTensor& t = file.tensor("output_norm.weight");   // yard::TensorView(t.data, t.dtype, t.shape)
+//   const llm::GgufTensor& t = file.tensor("output_norm.weight");
+//   const yard::TensorView weight(t.data, t.dtype, t.shape);
 //
-// The file is mapped: tensors and strings point into it, and stay valid as long as any copy of the Gguf lives. Every number
-// is checked before it is used. Errors are std::runtime_error: `invalid GGUF file: expected X, got Y, in NAME`. A Gguf does
-// not change once made; threads may share it.
+// The file is mapped. Tensors and strings point into the mapping and stay valid as long as any copy
+// of the Gguf lives. Every number is checked before it is used. Errors are std::runtime_error:
+// `invalid GGUF file: expected X, got Y, in NAME`. A Gguf is immutable, so threads may share it.
 //
-// A file takes memory for its tables only: at most about 200 MB, for a million values and tensors. Arrays are decoded when
-// they are asked for, up to kMostElements.
+// Only the tables of a file take memory, at most about 200 MB for a million values and tensors.
+// Arrays of up to kMostElements elements are decoded on demand.
 //
-// The file must not be overwritten or truncated while it is mapped; replace it by renaming a new file instead. Overwritten
-// weights give other results. Access beyond the end of a truncated file raises SIGBUS, which ends the process; a program can
-// install end_on_truncation() to end with a message.
+// Do not overwrite or truncate the file while it is mapped; rename a new file to its name instead.
+// Overwritten weights change the results. Access beyond the end of a truncated file raises SIGBUS,
+// which ends the process. A program can install end_on_truncation() to end with a message.
 #pragma once
 
 #include <yard/tensor.h>
@@ -32,7 +33,7 @@
 
 namespace llm {
 
-// The text of all, one after the other.
+// Concatenates the texts of all arguments.
 std::string cat(const auto&... a) {
   std::ostringstream out;
   (out << ... << a);
@@ -43,7 +44,7 @@ struct GgufTensor {
   yard::DType dtype = yard::DType::invalid;
   std::vector<int64_t> shape;  // outermost first: the reverse of the file's order
   const std::byte* data = nullptr;
-  size_t bytes = 0, offset = 0;  // offset: from where the file's tensors begin
+  size_t bytes = 0, offset = 0;  // offset from the start of the tensors in the file
 };
 
 class Gguf {
@@ -55,14 +56,15 @@ class Gguf {
   using Else = std::optional<T>;
 
   static constexpr uint64_t kMostElements = 1 << 22;  // of an array
-  static constexpr uint64_t kMostEntries = 1 << 20;   // values, and tensors
+  static constexpr uint64_t kMostEntries = 1 << 20;   // limit for values and for tensors
 
-  // A regular file; the first four bytes are checked before it is mapped.
+  // Opens a regular file. Checks the first four bytes before mapping the file.
   static Gguf open(const std::string& path);
-  // Bytes that must outlive the Gguf; `name` is for error messages.
+  // Reads bytes that must outlive the Gguf. `name` appears in error messages.
   static Gguf parse(std::span<const std::byte> bytes, std::string name = "memory");
 
-  // Values by key. A missing key gives the fallback, or is an error if there is none; so is a value of another type.
+  // These functions return the value of a key, or the fallback if the key is missing. A missing key
+  // without a fallback is an error, and so is a value of another type.
   int64_t integer(Text key, Else<int64_t> fallback = {}) const { return value(key, fallback); }
   double number(Text key, Else<double> fallback = {}) const { return value(key, fallback); }
   bool flag(Text key, Else<bool> fallback = {}) const { return value(key, fallback); }
@@ -71,12 +73,12 @@ class Gguf {
   Texts texts(Text key, Else<Texts> fallback = {}) const;
 
   const std::map<Text, GgufTensor>& tensors() const { return tensors_; }
-  const GgufTensor* find(Text name) const;  // null: none
+  const GgufTensor* find(Text name) const;  // returns null if the tensor is missing
   const GgufTensor& tensor(Text name) const;
-  // Reads the tensors of an opened file from the disk now instead of at their first use.
+  // Reads the tensors of an opened file from the disk now instead of on first use.
   void prefetch() const;
 
-  // An error of a file that is used for something.
+  // Throws the error for a file that cannot be used.
   [[noreturn]] void fail(const std::string& expected, const auto&... got) const {
     throw std::runtime_error(
         cat("invalid GGUF file: expected ", expected, ", got ", got..., ", in ", name_));
@@ -87,7 +89,7 @@ class Gguf {
   struct Array {
     uint32_t type;
     uint64_t count;
-    size_t at;  // where the elements begin in the file
+    size_t at;  // position of the elements in the file
   };
   using Value = std::variant<int64_t, double, bool, Text, Array>;
   template <class T>
@@ -101,7 +103,7 @@ class Gguf {
   }
   template <class T>
   std::vector<T> array(Text key, const Else<std::vector<T>>& fallback, const char* type) const;
-  const Value* find_value(Text key) const;  // null if it is missing
+  const Value* find_value(Text key) const;  // returns null if the key is missing
   [[noreturn]] void fail_type(Text key, const char* type) const;
 
   std::string name_;
@@ -111,8 +113,9 @@ class Gguf {
   std::map<Text, GgufTensor> tensors_;
 };
 
-// From now on, access beyond the end of a mapped file writes `message` to the descriptor and ends the process with exit code
-// 1, without running destructors. Any other SIGBUS does what it did before. The message must live as long as the process.
+// Installs a handler for access beyond the end of a mapped file. The handler writes `message` to
+// the descriptor and ends the process with exit code 1, without running destructors. Other causes
+// of SIGBUS keep their previous handler. The message must live as long as the process.
 void end_on_truncation(const char* message, int descriptor);
 
 }  // namespace llm

@@ -71,7 +71,7 @@ void add_options(CLI::App& app, Flags& f) {
   app.add_flag("--profile", f.profile, "Print where the time goes, to standard error");
 }
 
-// All that can be read, without the newline at the end. Closes the file.
+// Reads the whole file without the newline at its end, and closes it.
 std::string read_all(std::FILE* in, const std::string& name) {
   std::string text;
   char part[4096];
@@ -84,7 +84,7 @@ std::string read_all(std::FILE* in, const std::string& name) {
   return text;
 }
 
-// Nothing stands for a conversation on the terminal.
+// Returns nullopt for a conversation on the terminal.
 std::optional<std::string> prompt_of(const Flags& f, const CLI::App& app) {
   if (app.count("PROMPT") + app.count("--prompt") > 0) return f.prompt;
   if (app.count("--file") > 0) return read_all(std::fopen(f.file.c_str(), "re"), f.file);
@@ -103,11 +103,11 @@ void choose_kernels(const Flags& f) {
   if (f.policy != "default") runtime.set_policy(policy).or_throw();
 }
 
-// Messages of the program go to stderr, also while it prints JSON.
+// Messages go to stderr, even if the program prints JSON.
 void say(const std::string& text) { std::fprintf(stderr, "yard-chat: %s\n", text.c_str()); }
 
 int run(const Flags& f, const CLI::App& app) {
-  // Ends with this message if the model file is truncated while it is mapped.
+  // The message for a model file that is truncated while it is mapped.
   const std::string truncated =
       cat("the model file ", f.conversation.model, " became shorter while it was in use");
   static const std::string message =
@@ -117,7 +117,7 @@ int run(const Flags& f, const CLI::App& app) {
   const std::optional<std::string> prompt = prompt_of(f, app);
   ConversationSettings settings = f.conversation;
   if (app.count("--system") > 0) settings.system = f.system;
-  if (f.json || f.profile) settings.note_each = f.profile ? 2 : 8;  // noting costs a percent or two
+  if (f.json || f.profile) settings.note_each = f.profile ? 2 : 8;  // noting costs about 1.5%
   settings.sampling.seed =
       f.seed >= 0 ? static_cast<uint32_t>(f.seed) : uint32_t{std::random_device()()};
   Conversation conversation(settings);
@@ -158,7 +158,7 @@ int parse_and_run(int argc, char** argv) {
     try {
       app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
-      if (e.get_exit_code() == 0) return app.exit(e);  // --help and --version
+      if (e.get_exit_code() == 0) return app.exit(e);  // for --help and --version
       return fail(json, e.what() + std::string("; --help lists the options"), kWrongOptions);
     }
     return run(f, app);

@@ -4,7 +4,7 @@
 namespace llm {
 namespace {
 
-// The text with a newline for each `\n` that is spelt out.
+// Replaces each literal `\n` by a newline.
 std::string with_newlines(std::string_view text) {
   std::string to;
   for (size_t at = 0; at < text.size(); ++at) {
@@ -32,7 +32,7 @@ ChatTemplate::ChatTemplate(const Gguf& file) {
               text.empty() ? "none" : "another");
   open_system_ = "<|im_start|>system\n", open_user_ = "<|im_start|>user\n";
   open_answer_ = "<|im_end|>\n<|im_start|>assistant\n", end_ = "<|im_end|>\n";
-  // A system message is a literal up to the end of the message, without variables.
+  // Use the template's system message only if it is literal text without variables.
   const size_t from = text.find("<|im_start|>system"), to = text.find("<|im_end|>", from);
   if (to == text.npos) return;
   const std::string message = with_newlines(text.substr(from, to - from));

@@ -17,19 +17,20 @@
 namespace llm {
 namespace {
 
-// Ctrl-C pressed since the last line was entered.
+// Counts how often ctrl-C was pressed since the last line was entered.
 std::atomic<int> g_interrupts{0};
 static_assert(std::atomic<int>::is_always_lock_free);
-constexpr int kInterrupted = 130;  // exit code, as shells expect
+constexpr int kInterrupted = 130;  // the exit code that shells expect
 
-// The first one ends the answer, the second one the program.
+// The first ctrl-C ends the answer, and the second ends the program.
 void on_interrupt(int) {
   if (g_interrupts.fetch_add(1) == 0) return;
   [[maybe_unused]] const ssize_t written = ::write(STDOUT_FILENO, "\n", 1);
   ::_exit(kInterrupted);
 }
 
-// Asks this process through live control, as the command `yard` does from outside, and returns the result.
+// Sends a live-control request to this process, as `yard` does from outside, and returns the
+// result.
 nlohmann::json ask(const char* command, nlohmann::json args) {
   auto client = yard::InspectClient::connect(::getpid());
   if (!client.ok()) client.status().or_throw();
@@ -68,7 +69,7 @@ std::string why_text(const std::string& op) {
 
 struct Console::Command {
   const char *name, *argument, *help;
-  // Returns what to print.
+  // Returns the text to print.
   std::string (*run)(Console&, const std::string& argument);
 };
 
@@ -171,7 +172,7 @@ int Console::run() {
         answer(line);
       else if (!obey(line))
         return 0;
-    } catch (const std::exception& e) {  // a message that is too long, kernels that fail
+    } catch (const std::exception& e) {  // a message is too long, or kernels fail
       if (std::ferror(stdout) != 0) throw;
       std::fprintf(stderr, "yard-chat: %s\n", e.what());
     }

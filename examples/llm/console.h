@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A conversation on a terminal: messages and commands, line by line.
+// Runs a conversation with messages and commands on a terminal, line by line.
 #pragma once
 
 #include <functional>
@@ -12,10 +12,10 @@ namespace llm {
 
 class Console {
  public:
-  // `after` is called after each answer.
+  // Calls `after` after each answer.
   Console(Conversation& conversation, std::function<void(const Answer&)> after)
       : conversation_(conversation), after_(std::move(after)) {}
-  // Returns the exit code: 0, or 130 when ctrl-C ended the conversation.
+  // Returns the exit code: 0, or 130 if ctrl-C ended the conversation.
   int run();
 
  private:

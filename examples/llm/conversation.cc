@@ -16,10 +16,10 @@ double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-constexpr int64_t kContext = 2048;  // unless another is asked for
-constexpr size_t kPiece = 512;      // tokens of a prompt between two questions whether to stop
+constexpr int64_t kContext = 2048;  // default length
+constexpr size_t kPiece = 512;      // tokens of a prompt between two checks for an interrupt
 
-// The context, if this machine has the memory for it.
+// Returns the length of the context. Throws if the machine has too little memory for it.
 int64_t checked_context(const Model& m, int64_t asked) {
   const int64_t context = asked > 0 ? asked : std::min(m.context, kContext);
   const double needed = Session::bytes(m, context);
@@ -42,7 +42,8 @@ Conversation::Conversation(const ConversationSettings& settings)
   if (!settings_.raw) template_.emplace(model_.file());
   if (tokenizer_.size() > model_.vocabulary)
     model_.file().fail(cat("at most ", model_.vocabulary, " tokens"), tokenizer_.size());
-  // The first calls choose kernels and start threads; a token that is thrown away does it before there is a prompt.
+  // The first calls choose kernels and start threads. Computing a token that is thrown away does
+  // this before the first prompt arrives.
   const int32_t any = 0;
   Session(model_, 1).advance({&any, 1}).or_throw();
   restart();
@@ -78,7 +79,8 @@ void Conversation::begin_turn(std::string_view prompt, Answer& a) {
 bool Conversation::make_room(size_t more, Answer& a) {
   const auto context = static_cast<size_t>(session_.context());
   if (history_.size() + more <= context) return true;
-  // Down to half of the context, so that it is not full again soon: what is left is computed again.
+  // Shrinks the context to half, so that it is not full again soon. The remaining turns are
+  // computed again.
   size_t dropped = 0;
   const auto left = [&] { return history_.size() + more - (turns_[dropped] - system_); };
   while (dropped + 1 < turns_.size() && left() > context / 2) ++dropped;
@@ -113,7 +115,7 @@ void Conversation::decode(int32_t first, Answer& a, const Sink& sink,
     if (sink && end > written) sink(std::string_view(a.text).substr(written, end - written));
     written = std::max(written, end);
   };
-  double in_kernels = 0;  // ms, of the last step that was noted
+  double in_kernels = 0;  // in ms, for the last noted step
   for (; !tokenizer_.is_end(*id); ++a.steps) {
     a.ids.push_back(*id);
     history_.push_back(*id);
@@ -137,7 +139,7 @@ void Conversation::decode(int32_t first, Answer& a, const Sink& sink,
       break;
     }
     if (is_noted) in_kernels = a.of_decode.ms() - before, ++a.noted;
-    // The step after it runs the same kernels, without what records cost.
+    // The step after a noted one runs equal kernels, but without the cost of records.
     if (each > 0 && a.steps % each == 1)
       a.outside.push_back(std::max(0.0, ms_since(begin) - in_kernels));
   }
@@ -154,7 +156,7 @@ Answer Conversation::answer(std::string_view prompt, const Sink& sink,
     session_.rewind(std::min(session_.position(), static_cast<int64_t>(history_.size())));
   };
   const auto most = static_cast<size_t>(std::min(settings_.tokens, session_.context()));
-  a.ids.reserve(most), a.text.reserve(16 * most);  // so that steps allocate nothing
+  a.ids.reserve(most), a.text.reserve(16 * most);  // so that steps need not allocate
   a.outside.reserve(most), history_.reserve(history_.size() + most);
   try {
     Clock::time_point start = Clock::now();

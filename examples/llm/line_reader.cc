@@ -29,7 +29,7 @@ struct LineReader::Editor {
         edit, EL_PROMPT, +[](EditLine* e) { return of(e).prompt; });
     ::el_set(edit, EL_EDITOR, "emacs");
     ::el_set(edit, EL_HIST, ::history, history);
-    // While a line is edited, ctrl-C is a key instead of a signal.
+    // While a line is edited, ctrl-C is a key and does not raise a signal.
     ::el_set(edit, EL_SETTY, "-d", "-isig", nullptr);
     const auto on_interrupt = [](EditLine* e, int) -> unsigned char {
       of(e).interrupted = true;

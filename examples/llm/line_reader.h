@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads lines from a terminal: with editing and a history of this process if it was built with libedit, else plainly.
+// Reads lines from a terminal. A build with libedit offers editing and a history.
 #pragma once
 
 #include <memory>
@@ -14,13 +14,13 @@ class LineReader {
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
-  // kEnd after ctrl-D on an empty line. Ctrl-C discards the line and raises SIGINT, for which the program must have a handler
-  // without SA_RESTART; then the event is kInterrupt.
+  // Returns kEnd after ctrl-D on an empty line. Ctrl-C discards the line, raises SIGINT and returns
+  // kInterrupt. The program must handle SIGINT without SA_RESTART.
   enum class Event { kLine, kInterrupt, kEnd };
   Event read(const char* prompt, std::string& line);
 
  private:
-  struct Editor;  // null where there is none
+  struct Editor;  // null without libedit
   std::unique_ptr<Editor> editor_;
 };
 

@@ -24,9 +24,9 @@ constexpr yard::Op<void(Out, In)> silu_and_mul{"silu_and_mul"};
 constexpr yard::Op<void(Out, In)> argmax{"argmax"};
 constexpr yard::Op<void(Out, In, float, int64_t, float, int64_t)> sample_op{"sample"};
 
-constexpr int64_t kBatch = 512;  // rows of a prompt that are computed at once
+constexpr int64_t kBatch = 512;  // rows of a prompt that are computed together
 
-// Not initialised: pages that are never written cost nothing.
+// The floats are not initialised, because pages that are never written cost nothing.
 std::unique_ptr<float[]> floats(int64_t count) {
   return std::make_unique_for_overwrite<float[]>(static_cast<size_t>(count));
 }
@@ -62,7 +62,7 @@ Model::Model(Gguf file) : file_(std::move(file)) {
   const bool is_tied = file_.find("output.weight") == nullptr;
   logits = linear(is_tied ? "token_embd" : "output", vocabulary, width);
   for (int64_t i = 0; i < size("block_count"); ++i) layers.push_back(layer(i));
-  file_.prefetch();  // all of it is read for the first token
+  file_.prefetch();  // the first token needs the whole file
 }
 
 void Model::read_frequencies(int64_t rotated) {
@@ -193,7 +193,7 @@ Status Session::pass(std::span<const int32_t> ids, bool wants_logits) {
   const int64_t unread = Profile::bytes_of(m.embedding) / m.vocabulary * (m.vocabulary - rows);
   YARD_RETURN_IF_ERROR(call_part(unread, embedding, r.x, in, m.embedding));
   YARD_RETURN_IF_ERROR(call(rms_norm, r.h, r.x, m.layers.front().attention_norm, m.epsilon));
-  const int64_t cached = context_ * m.kv_heads * m.head_dim;  // of a layer
+  const int64_t cached = context_ * m.kv_heads * m.head_dim;  // for one layer
   float *keys = keys_.get(), *values = values_.get();
   // [layers]
   for (size_t i = 0; i < m.layers.size(); ++i, keys += cached, values += cached) {
@@ -216,7 +216,7 @@ Status Session::pass(std::span<const int32_t> ids, bool wants_logits) {
   return {};
 }
 
-// Queries, and keys and values at their places in the cache.
+// Computes queries, and stores keys and values at their places in the cache.
 Status Session::make_heads(const Rows& r, const Layer& layer, float* keys, float* values) {
   const int64_t width = model_.kv_heads * model_.head_dim;
   float *const key = keys + position_ * width, *const value = values + position_ * width;
@@ -233,7 +233,7 @@ Status Session::make_heads(const Rows& r, const Layer& layer, float* keys, float
 Status Session::attend(const Rows& r, int64_t length, const float* keys, const float* values) {
   const Model& m = model_;
   if (r.count == 1) {
-    // The whole cache, so that the form of the call does not change from token to token.
+    // Pass the whole cache, so that the form of the call stays equal from token to token.
     const TensorView k = view(keys, {1, context_, m.kv_heads, m.head_dim}),
                      v = k.with_data(const_cast<float*>(values));
     const auto n = static_cast<int32_t>(length);

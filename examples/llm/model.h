@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Llama model: its weights, and generations that run it by Switchyard's ops.
+// A Llama model: its weights, and sessions that generate tokens with Switchyard's ops.
 //
 //   const llm::Model model(llm::Gguf::open("model.gguf"));
 //   llm::Session session(model, 2048);
-//   session.advance(ids).or_throw();                    // the prompt, or what is new in it
-//   for (int32_t id; session.sample({}, &id).ok() && !tokenizer.is_end(id);) session.advance({&id, 1}).or_throw();
+//   session.advance(ids).or_throw();  // the prompt, or its new part
+//   for (int32_t id; session.sample({}, &id).ok() && !tokenizer.is_end(id);)
+//     session.advance({&id, 1}).or_throw();
 //
-// Weights stay in the mapped file. Any number of sessions may run a model, each on one thread at a time. A session
-// allocates when it is made; advance() and sample() do not, beyond what the first calls of a form cost the runtime.
+// Weights stay in the mapped file. Any number of sessions may run a model, each on one thread at a
+// time. A session allocates when it is constructed. advance() and sample() do not allocate, apart
+// from the runtime's work for the first calls of a form.
 #pragma once
 
 #include <yard/yard.h>
@@ -32,21 +34,23 @@ struct Linear {
 struct Layer {
   yard::TensorView attention_norm, feed_forward_norm;
   Linear query, key, value, output;
-  // Of two weights that follow one another in the file, gate is both: one product computes them.
+  // If the weights of gate and up are adjacent in the file, `gate` covers both, and one product
+  // computes both.
   Linear gate, up, down;
   bool gate_is_both = false;
 };
 
 class Model {
  public:
-  // Errors, as std::runtime_error: a file of another architecture, without a tensor, or with one of another shape.
+  // Throws std::runtime_error if the file has another architecture, lacks a tensor, or has a tensor
+  // of another shape.
   explicit Model(Gguf file);
 
   const Gguf& file() const { return file_; }
-  // The sizes, by GGUF's keys.
+  // These sizes come from the keys of the GGUF file.
   int64_t width = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, vocabulary = 0, context = 0;
   float epsilon = 0;
-  std::vector<double> frequencies;  // of rotary_embedding: one for each pair of dimensions
+  std::vector<double> frequencies;  // for rotary_embedding: one for each pair of dimensions
   yard::TensorView embedding, norm;
   Linear logits;
   std::vector<Layer> layers;
@@ -62,25 +66,25 @@ class Model {
 
 class Session {
  public:
-  // Room for so many tokens. Borrows the model.
+  // Allocates room for `context` tokens. Borrows the model.
   Session(const Model& model, int64_t context);
 
-  // Appends tokens and computes the logits of what follows the last one. Prompts are computed in batches. After an error
-  // the session is as it was.
+  // Appends tokens and computes the logits of the next token. Computes prompts in batches. After an
+  // error the session is unchanged.
   yard::Status advance(std::span<const int32_t> ids);
-  // The next token, from the logits. `before` are the tokens so far, for the repeat penalty.
+  // Samples the next token from the logits. `before` has the tokens so far, for the repeat penalty.
   yard::Status sample(const Sampling& how, int32_t* id, std::span<const int32_t> before = {});
-  // Forgets the tokens from `position` on, which is at most position().
+  // Forgets the tokens from `position` on. `position` must be at most position().
   void rewind(int64_t position) { position_ = position; }
-  // Returns the bytes that a session of this context takes when it is full.
+  // Returns the bytes that a full session with this context takes.
   static double bytes(const Model& model, int64_t context);
 
-  int64_t position() const { return position_; }  // tokens so far
+  int64_t position() const { return position_; }  // number of tokens so far
   int64_t context() const { return context_; }
   std::span<const float> logits() const {
     return {logits_.get(), static_cast<size_t>(model_.vocabulary)};
   }
-  // Where calls are noted from now on; null: nowhere.
+  // From now on, notes calls in the profile, unless it is null.
   void set_profile(Profile* profile) { profile_ = profile; }
 
  private:
@@ -94,7 +98,7 @@ class Session {
   yard::Status project(const yard::TensorView& out, const yard::TensorView& x, const Linear& w);
   void fill_tables(int64_t positions);
   yard::Status call(const auto& op, const auto&... a) { return call_part(0, op, a...); }
-  // `unread`: bytes of the arguments that the call does not touch.
+  // `unread` is the number of argument bytes that the call does not touch.
   yard::Status call_part(int64_t unread, const auto& op, const auto&... a) {
     return profile_ == nullptr ? op(a...) : profile_->call_part(unread, op, a...);
   }

@@ -39,7 +39,7 @@ std::string Profile::to_text(const char* title, double total_ms, double copy_rat
   std::vector<Entry> sorted = entries_;
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const Entry& a, const Entry& b) { return a.ns > b.ns; });
-  // Clocks are read at different places, so kernels can seem to take longer than all.
+  // The clocks are read at different places, so kernels can seem to take longer than everything.
   if (total_ms > 0) total_ms = std::max(total_ms, ms());
   std::string text;
   const auto to = std::back_inserter(text);

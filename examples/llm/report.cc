@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 std::string dump(const Json& j) { return j.dump(2, ' ', false, Json::error_handler_t::replace); }
 
-// All steps of decoding, of which only some were noted.
+// Extrapolates from the noted steps of decoding to all steps.
 Profile decode_profile(const Answer& a) {
   Profile all;
   const size_t noted = std::max<size_t>(a.noted, 1);
@@ -29,7 +29,8 @@ Profile decode_profile(const Answer& a) {
   return all;
 }
 
-// Returns the bandwidth of a copy by several threads, in GB/s read and written, of memory that no cache holds.
+// Returns the bandwidth of copies on several threads, in GB/s read and written. No cache holds the
+// memory.
 double copy_rate(int32_t threads) {
   const auto copy = [] {
     std::vector<char> from(size_t{64} << 20, 1), to(from.size(), 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints text and checks that it was written, and prints reports of an answer.
+// Prints text and reports of an answer, and checks that they were written.
 #pragma once
 
 #include <string>
@@ -9,18 +9,19 @@
 
 namespace llm {
 
-// Writes to stdout at once. Control characters are escaped if that is a terminal. Throws std::runtime_error if stdout does not
-// take the text.
+// Writes to stdout at once. Escapes control characters on a terminal. Throws std::runtime_error if
+// stdout does not take the text.
 void put(std::string_view text);
 
-// The answer as one JSON object.
+// Returns the answer as a JSON object.
 std::string to_json(const Answer& a, const Sampling& sampling);
-// An error as one JSON object.
+// Returns an error as a JSON object.
 std::string error_json(std::string_view message, int exit_code);
 
-// The profile of an answer, with the memory bandwidth of `threads` threads for comparison.
+// Returns the profile of an answer. Compares the kernels with the memory bandwidth of `threads`
+// threads.
 std::string profile_text(const Answer& a, int32_t threads);
-// Tokens a second; 0 if there were none.
+// Returns tokens per second, or 0 if there are no tokens.
 double rate(size_t tokens, double ms);
 
 }  // namespace llm

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the next token is chosen from logits, with the parameters that llama.cpp has. The ops `argmax` and `sample` choose; the
-// repeat penalty and min-p, which `sample` does not have, change the logits first.
+// Parameters for choosing the next token from logits. They match llama.cpp's. The ops `argmax` and
+// `sample` choose the token. The repeat penalty and min-p, which `sample` lacks, change the logits
+// before that.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +10,19 @@
 namespace llm {
 
 struct Sampling {
-  float temperature = 0;     // 0: the most probable token
-  int64_t top_k = 0;         // how many of the best tokens are considered; 0 means all
-  float top_p = 1;           // only the best, whose probabilities sum up to this
-  float min_p = 0;           // only tokens with at least this share of the best one's probability
-  float repeat_penalty = 1;  // above 1: tokens that occurred lately become less probable
-  int64_t repeat_last = 64;  // how many tokens back `repeat_penalty` looks; 0: none
-  uint32_t seed = 0;         // the same seed gives the same tokens
+  float temperature = 0;     // 0 chooses the most probable token
+  int64_t top_k = 0;         // considers only this many of the best tokens; 0 considers all
+  float top_p = 1;           // considers only the best tokens, up to this sum of probabilities
+  float min_p = 0;           // considers only tokens with this share of the best probability
+  float repeat_penalty = 1;  // above 1, recent tokens become less probable
+  int64_t repeat_last = 64;  // `repeat_penalty` applies to this many last tokens
+  uint32_t seed = 0;         // equal seeds give equal tokens
 };
 
-// Whether change_logits() does anything.
+// Returns whether change_logits() has an effect.
 bool changes_logits(const Sampling& how);
-// Applies the repeat penalty for the last tokens of `before`, then min-p to the probabilities at temperature 1.
+// Applies the repeat penalty for the last tokens of `before`, and then min-p to the probabilities
+// at temperature 1.
 void change_logits(const Sampling& how, std::span<const int32_t> before, std::span<float> logits);
 
 }  // namespace llm

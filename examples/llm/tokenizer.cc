@@ -31,7 +31,7 @@ Kind kind_of(uint32_t code) {
 struct Character {
   uint32_t code, bytes;
 };
-// The first character of a text that is not empty. An invalid byte is a character of its own, of no kind.
+// Returns the first character of a non-empty text. An invalid byte is a character of no kind.
 Character first_character(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint32_t lead = byte(0);
@@ -46,7 +46,7 @@ Character first_character(std::string_view text) {
   return {code, bytes};
 }
 
-// The characters of a text, and one that ends it.
+// The characters of a text, and an end mark.
 struct Characters {
   std::vector<uint32_t> code;
   std::vector<size_t> start;
@@ -60,13 +60,13 @@ struct Characters {
     }
     code.push_back(0), start.push_back(text.size()), kind.push_back(kEnd);
   }
-  // Where the characters of a kind that begin at i end.
+  // Returns the end of the run of characters of kind k that begins at i.
   size_t run(size_t i, Kind k) const {
     while (kind[i] == k) ++i;
     return i;
   }
   bool is_newline(size_t i) const { return code[i] == '\n' || code[i] == '\r'; }
-  // The length of 's, 't, 're, 've, 'm, 'll or 'd at i; 0: none.
+  // Returns the length of 's, 't, 're, 've, 'm, 'll or 'd at i, or 0.
   size_t contraction(size_t i, bool any_case) const {
     if (code[i] != '\'') return 0;
     const auto at = [&](size_t n) {
@@ -78,9 +78,11 @@ struct Characters {
   }
 };
 
-// The ends of the word at i, by patterns for regular expressions; \s+(?!\S) leaves the last of several spaces to a word.
+// The next two functions return the end of the word at i. Each implements the regular expression
+// above it, in which \s+(?!\S) leaves the last of several spaces to the next word.
 
-// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+, after each number is cut out, if it is.
+// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+// If cuts_numbers is true, each number is cut out first.
 size_t gpt2_word(const Characters& c, size_t i, bool cuts_numbers) {
   if (const size_t n = c.contraction(i, false)) return i + n;
   const auto is_cut = [&](size_t n) { return cuts_numbers && c.kind[n] == kNumber; };
@@ -92,7 +94,8 @@ size_t gpt2_word(const Characters& c, size_t i, bool cuts_numbers) {
   return end == i + 1 || c.kind[end] == kEnd || is_cut(end) ? end : end - 1;
 }
 
-// (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+//   (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|
+//    ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
 size_t llama3_word(const Characters& c, size_t i, size_t digits) {
   if (const size_t n = c.contraction(i, true)) return i + n;
   if (c.kind[i] == kLetter) return c.run(i, kLetter);
@@ -110,7 +113,8 @@ size_t llama3_word(const Characters& c, size_t i, size_t digits) {
   return spaces == i + 1 || c.kind[spaces] == kEnd ? spaces : spaces - 1;
 }
 
-// Byte-level BPE spells bytes as characters: visible ones of Latin-1 as themselves, others from 256 on, in order.
+// Decodes the spelling of bytes in byte-level BPE: visible characters of Latin-1 stand for
+// themselves, and characters from 256 on stand for the other bytes in order.
 std::string from_spelling(std::string_view token) {
   static const std::array<int16_t, 512> kByte = [] {
     std::array<int16_t, 512> byte{};
@@ -201,7 +205,7 @@ int32_t Tokenizer::special_at(std::string_view text, bool trusted) const {
 
 std::vector<int32_t> Tokenizer::encode(std::initializer_list<Part> parts) const {
   std::vector<int32_t> ids;
-  std::string words;  // since the last special token
+  std::string words;  // the text since the last special token
   for (const Part& part : parts)
     for (size_t at = 0, n = 1; at < part.text.size(); at += n) {
       const int32_t special = special_at(part.text.substr(at), part.trusted);
@@ -228,13 +232,14 @@ void Tokenizer::encode_words(std::string_view text, std::vector<int32_t>& to) co
   }
 }
 
-// Merges neighbours, those of the lowest rank first and of equal ones the leftmost, until none can be merged.
+// Merges neighbours, lowest rank first and leftmost first among equal ranks, until no merge is
+// left.
 void Tokenizer::encode_word(std::string_view word, std::vector<int32_t>& to) const {
   if (words_ == Words::kLlama3)  // words of the vocabulary need no merges
     if (const int32_t id = id_of(word); id >= 0) return to.push_back(id);
   struct Symbol {
-    int32_t id;            // negative: merged into another, or not in the vocabulary
-    size_t before, after;  // neighbours; from word.size() on: none
+    int32_t id;            // negative if merged into another or not in the vocabulary
+    size_t before, after;  // neighbours; out of range if there are none
   };
   std::vector<Symbol> symbols;
   for (size_t i = 0; i < word.size(); ++i)
@@ -269,7 +274,7 @@ void Tokenizer::append_text(int32_t id, std::string& to) const {
 }
 
 size_t complete_characters(std::string_view text) {
-  size_t back = 1;  // to the first byte of the last character
+  size_t back = 1;  // distance to the first byte of the last character
   const auto byte = [&] { return static_cast<uint8_t>(text[text.size() - back]); };
   while (back < std::min<size_t>(text.size(), 3) && (byte() & 0xC0) == 0x80) ++back;
   if (text.empty() || byte() < 0xC0) return text.size();

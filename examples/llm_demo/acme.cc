@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plugin that the demo loads while a model answers, built twice: the kernels of version 1.0 fail, those of 2.0 work and
-// give the same bits as the built-in ones. That is possible for ops that do not round: embedding and argmax.
+// The plugin that the demo loads while a model answers. It is built twice: the kernels of version
+// 1.0 fail, and the kernels of version 2.0 give the same bits as the built-in ones. Equal bits are
+// possible for embedding and argmax, because these ops do not round.
 #include <cmath>
 #include <stdexcept>
 #include <yard/plugin.hpp>
@@ -26,7 +27,7 @@ static float f16(const uint8_t* at) {
   return bits & 0x8000 ? -size : size;
 }
 
-// Rows of q8_0: a scale and 32 integers, whose products f32 holds exactly.
+// Reads rows of q8_0: a scale and 32 integers. f32 holds their products exactly.
 static void acme_embedding(Call, Tensor out, Tensor ids, Tensor table) {
   require_driver();
   const int64_t d = table.size(-1), blocks = d / 32;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model answers twice: undisturbed, and while a plugin fails, rules reload, and the plugin is upgraded and unloaded. The
-// tokens are the same. Then tokens a second under each policy.
+// Lets a model answer twice: first undisturbed, and then while a plugin fails, rules reload, and
+// the plugin is upgraded and unloaded. Checks that the tokens are equal, and measures tokens per
+// second under each policy.
 // Usage: yard_llm_demo FILE.gguf BROKEN_PLUGIN.so PLUGIN.so
 #include <unistd.h>
 #include <yard/yard.h>
@@ -30,7 +31,8 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// A prompt and the greedy tokens after it; `each` is called with the number of tokens so far and the last one.
+// Returns the greedy tokens after a prompt. Calls `each` with the number of tokens so far and the
+// last one.
 Ids answer(const llm::Model& model, const Ids& prompt, size_t count,
            const std::function<void(size_t, int32_t)>& each = {}) {
   llm::Session session(model, static_cast<int64_t>(prompt.size() + count));
@@ -44,7 +46,7 @@ Ids answer(const llm::Model& model, const Ids& prompt, size_t count,
   return tokens;
 }
 
-// A rule file, watched by the runtime.
+// A rule file that the runtime watches.
 class Rules {
  public:
   Rules()
@@ -73,7 +75,7 @@ class Rules {
   }
 
  private:
-  // Replaced at once, as editors do.
+  // Replaces the file atomically, as editors do.
   void write(const std::string& text) {
     const std::filesystem::path next = path_.string() + ".new";
     std::ofstream(next) << "version: \"1.0\"\n" << text;
@@ -84,7 +86,7 @@ class Rules {
   const std::filesystem::path path_;
 };
 
-// Calls and failures of the plugin's kernels so far.
+// Returns the plugin's calls and failures as text.
 std::string counts() {
   uint64_t calls = 0, failures = 0;
   for (const yard::KernelInfo& k : Runtime::shared().list().find_kernels("vendor.acme"))
@@ -94,7 +96,7 @@ std::string counts() {
 
 void note(const std::string& text) { std::printf("\n    -- %s\n    ", text.c_str()); }
 
-// What happens while the model answers, by the number of tokens.
+// Disturbs the answer, depending on the number of tokens so far.
 void disturb(size_t tokens, Rules& rules, const char* broken, const char* repaired) {
   yard::Plugins plugins = Runtime::shared().plugins();
   if (tokens == 8) {
@@ -130,9 +132,9 @@ void print_rates(const llm::Model& model, const Ids& prompt) {
   std::printf("\n    %-10s %14s %14s\n", "policy", "prompt, tok/s", "decode, tok/s");
   for (const Row& row : rows) {
     const yard::ScopedPolicy in(row.policy);
-    const bool slow = row.tokens < 8;  // the reference kernels
+    const bool slow = row.tokens < 8;  // for the reference kernels
     const Ids start(prompt.begin(), slow ? prompt.begin() + 4 : prompt.end());
-    if (!slow) answer(model, start, 1);  // plans are made
+    if (!slow) answer(model, start, 1);  // makes the plans
     const auto begin = Clock::now();
     double prompt_s = 0;
     answer(model, start, row.tokens, [&](size_t n, int32_t) {

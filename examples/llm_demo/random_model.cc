@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a model of the shape of SmolLM2-135M with seeded random weights: for the demo where the real one cannot be fetched.
+// Writes a model in the shape of SmolLM2-135M with random weights from a fixed seed. The demo uses
+// it if the real model cannot be fetched.
 // Usage: yard_random_model FILE.gguf
 #include <cstdint>
 #include <cstdio>
@@ -18,14 +19,14 @@ enum TensorType : uint32_t { kTensorF32 = 0, kTensorQ4_1 = 3, kTensorQ8_0 = 8 };
 struct Tensor {
   std::string name;
   TensorType type;
-  uint64_t rows, columns;  // rows 0: a vector
+  uint64_t rows, columns;  // a vector has 0 rows
   uint64_t bytes() const {
     if (type == kTensorF32) return columns * 4;
     return rows * columns / kBlock * (type == kTensorQ4_1 ? 20 : 34);
   }
 };
 
-// The head of a file, in memory.
+// Builds the head of a file in memory.
 class Head {
  public:
   template <class T>
@@ -62,7 +63,7 @@ std::string utf8(uint32_t c) {
   return {static_cast<char>(0xc0 | c >> 6), static_cast<char>(0x80 | (c & 0x3f))};
 }
 
-// Special tokens, the bytes, and words that no text has.
+// Returns special tokens, the 256 bytes, and words that no text contains.
 std::vector<std::string> vocabulary() {
   std::vector<std::string> words = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
   for (uint32_t b = 0, more = 256; b < 256; ++b) {
@@ -110,10 +111,10 @@ std::vector<Tensor> tensors() {
   return all;
 }
 
-// Random elements with a standard deviation of about 1/32.
+// Returns random elements with a standard deviation of about 1/32.
 std::string random_bytes(const Tensor& t, std::mt19937& random) {
   std::string data(t.bytes(), '\0');
-  if (t.type == kTensorF32) {  // of both signs, so that a token does not predict itself
+  if (t.type == kTensorF32) {  // with both signs, so that a token does not predict itself
     auto* const to = reinterpret_cast<float*>(data.data());
     std::normal_distribution<float> normal;
     for (uint64_t i = 0; i < t.columns; ++i) to[i] = normal(random);
@@ -125,8 +126,8 @@ std::string random_bytes(const Tensor& t, std::mt19937& random) {
   }
   const bool q8 = t.type == kTensorQ8_0;
   const size_t block = q8 ? 34 : 20;
-  const char scale[] = {0x00, q8 ? '\x0f' : '\x20'};       // f16 of 2^-12 * 1.75, of 2^-7
-  const char least[] = {static_cast<char>(0x80), '\xab'};  // f16 of -7.5 * 2^-7
+  const char scale[] = {0x00, q8 ? '\x0f' : '\x20'};       // f16 for 2^-12 * 1.75 or 2^-7
+  const char least[] = {static_cast<char>(0x80), '\xab'};  // f16 for -7.5 * 2^-7
   for (size_t i = 0; i < data.size(); i += block) {
     data.replace(i, 2, scale, 2);
     if (!q8) data.replace(i + 2, 2, least, 2);
