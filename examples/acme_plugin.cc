@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A backend as a vendor would write it: plugin.hpp and nothing else of the project.
+// A vendor's backend. It needs only plugin.hpp.
 // [plugin]
 #include <cmath>
 #include <yard/plugin.hpp>

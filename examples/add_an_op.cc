@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A new op from its schema to its verification: the mean of rows that indices select.
+// Adds a new op, from its schema to its verification. The op computes the mean of indexed rows.
 #include <yard/yard.h>
 #include <yard/plugin.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uses the backend of acme_plugin.cc and holds its kernel against the reference.
+// Uses the backend of acme_plugin.cc and compares its kernel with the reference.
 #include <yard/yard.h>
 
 #include <string>
@@ -13,7 +13,7 @@ int main() {
   changes.add_plugin(*yard_plugin_query(YARD_ABI_VERSION, nullptr));
   yard::Runtime::shared().apply(std::move(changes)).or_throw();
   // [/use]
-  // Built-in kernels compete too; here it is between acme and the reference.
+  // Built-in kernels compete too. This policy excludes them.
   yard::Policy policy;
   policy.per_op["softmax"] = {"vendor:acme", "reference"};
   yard::Runtime::shared().set_policy(policy).or_throw();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table that `yard bake --header` wrote, in the program it is for.
+// Uses a table that `yard bake --header` wrote for this program.
 #include <yard/yard.h>
 
 #include <cstdio>
@@ -17,7 +17,7 @@ int main() {
   // [/use]
   static_assert(baked::kernel_of("softmax").empty());
   yard::Options fixed;
-  fixed.mode = yard::Mode::kStatic;  // baked ops only
+  fixed.mode = yard::Mode::kStatic;  // serves only baked ops
   const auto r = runtime.resolve("rms_norm(f32[8,4096], f32[4096])", fixed).value();
   std::printf("rms_norm runs %s\n", r.kernel.c_str());
   CHECK(r.kernel == baked::kernel_of("rms_norm"));

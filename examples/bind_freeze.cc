@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handles for calls that are made again and again on tensors of one form.
+// Makes handles for repeated calls on tensors of one form.
 #include <yard/yard.h>
 
 #include <vector>
@@ -27,7 +27,7 @@ int main() {
   // [/freeze]
   CHECK(near(o[0], 0.5) && !fixed.kernel().empty());
 
-  // A bound handle follows policy, a frozen one does not.
+  // A bound handle follows the policy, and a frozen one does not.
   yard::Policy none;
   none.deny_kernels = {"*"};
   yard::Runtime::shared().set_policy(none).or_throw();

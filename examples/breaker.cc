@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A circuit breaker by itself: it guards anything that may keep failing.
+// Uses a circuit breaker alone, to guard something that may keep failing.
 #include <yard/health.h>
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops known only at run time: called, resolved and described by name.
+// Calls, resolves and describes ops that are known only at run time, by name.
 #include <yard/yard.h>
 
 #include <string>

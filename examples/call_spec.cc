@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call read from its text form, as plain data.
+// Parses a call from its text form into plain data.
 #include <yard/yard.h>
 
 #include "check.h"

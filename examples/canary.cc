@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel with wrong results, found by a canary: the caller gets right ones, and what happened is told.
+// A canary finds a kernel with wrong results. The caller gets the right results and a report.
 #include <yard/verify.h>
 #include <yard/yard.h>
 #include <yard/plugin.hpp>
@@ -14,7 +14,7 @@
 
 #include "check.h"
 
-// Forgets to divide.
+// This kernel forgets to divide.
 void not_a_softmax(yard::plugin::Call, yard::plugin::Tensor out, yard::plugin::Tensor x) {
   for (int64_t i = 0; i < x.numel(); ++i) out.data<float>()[i] = std::exp(x.data<float>()[i]);
 }
@@ -24,7 +24,7 @@ int main() {
   std::string folder = (std::filesystem::temp_directory_path() / "yard-example-XXXXXX").string();
   CHECK(mkdtemp(folder.data()) != nullptr);
   yard::RuntimeSettings settings;
-  settings.output_directory = folder;  // rule files may have dumps written below it
+  settings.output_directory = folder;  // rules may only write dumps below this folder
   yard::Runtime runtime(settings);
   const yard_limit_t limits[] = {plugin::dtypes({YARD_F32}), plugin::compact()};
   yard::Changes changes;

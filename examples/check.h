@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What examples need beside the library: a check that says where it failed, and near-equality.
+// Checks for examples: CHECK says where it failed, and near() compares numbers.
 #pragma once
 
 #include <cmath>

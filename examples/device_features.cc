@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that knows its devices states what they have.
+// States the features of the program's devices, because the program knows them.
 #include <yard/yard.h>
 
 #include "check.h"
@@ -13,6 +13,6 @@ int main() {
   yard::Runtime::shared().plugins().state_device_features({"cuda:sm_90"}).or_throw();
   // [/state]
   CHECK(runtime.problems().empty());
-  CHECK(!runtime.plugins().state_device_features({"sm_90"}).ok());  // of which device?
+  CHECK(!runtime.plugins().state_device_features({"sm_90"}).ok());  // fails: the device is missing
   return 0;
 }

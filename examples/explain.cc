@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asking why: the selector's own answer, as data, text and JSON.
+// Asks why the selector chose a kernel, and gets the answer as data, text and JSON.
 #include <yard/yard.h>
 
 #include <string>

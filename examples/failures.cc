@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that fail, and rules that are tried first.
+// Shows what happens when kernels fail, and tries rules before they take effect.
 #include <yard/function.h>
 #include <yard/yard.h>
 

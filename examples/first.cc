@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program of the README.
+// The first program of the README.
 // [first]
 #include <yard/yard.h>
 #include <cstdio>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logs: levels per logger, and the program's own sink.
+// Sets log levels for loggers, and installs a sink of the program.
 #include <yard/log.h>
 
 #include <cstdio>
@@ -40,5 +40,5 @@ int main() {
   });
   // [/sink]
 
-  yard::set_log_sink({});  // back to stderr
+  yard::set_log_sink({});  // logs to stderr again
 }

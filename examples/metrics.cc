@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metrics of a runtime for Prometheus: over HTTP, and as a file.
+// Exports metrics of a runtime for Prometheus, over HTTP and as a file.
 #include <yard/metrics.h>
 #include <yard/runtime.h>
 
@@ -23,7 +23,7 @@ int main() {
   std::puts(yard::metrics_json(yard::metrics(runtime)).c_str());
 
   const yard::Result<std::string> text = yard::metrics_text(yard::metrics(runtime));
-  if (!text.ok()) {  // a build without prometheus-cpp
+  if (!text.ok()) {  // in a build without prometheus-cpp
     CHECK(text.status().code() == yard::Code::kUnsupported);
     return 0;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that the program fixes itself, and a mode of its own.
+// Fixes kernels in the program, and adds a mode.
 #include <yard/yard.h>
 
 #include <cstdio>

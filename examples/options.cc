@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one call may ask for, and what it can learn about itself.
+// Shows the options of one call, and what the call reports about itself.
 #include <yard/yard.h>
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel around a library that has its own order of parameters, layout and dtype.
+// Wraps a library with its own order of parameters, layout and dtype in a kernel.
 #include <yard/yard.h>
 #include <yard/plugin.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program's own tensor class, passed to ops as it is.
+// Passes the program's own tensor class to ops.
 #include <yard/yard.h>
 
 #include <vector>
@@ -68,7 +68,7 @@ int main() {
   acme::Buffer kept({2, 4});
   rms_norm(kept, x, weight, 1e-6f).or_throw();
   CHECK(near(kept.tensor().data()[7], 0.5));
-  // Views of its tensors and plain views mix.
+  // The program's tensors and plain views can be mixed.
   const std::vector<float> constant(4, 2.0f);
   rms_norm(out, x, yard::view(constant, {4}), 1e-6f).or_throw();
   CHECK(near(out.data()[0], 2));

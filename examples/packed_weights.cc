@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A weight that many calls use: kernels may keep a packed copy of it.
+// Loads a weight that many calls use, so that kernels may keep a packed copy.
 #include <yard/bound.h>
 #include <yard/yard.h>
 
@@ -31,7 +31,8 @@ int main() {
   std::printf("%llu bytes are packed\n", static_cast<unsigned long long>(project.state_bytes()));
   // [/options]
 
-  // Another tensor than the one that was loaded: right as always, from kernels that pack nothing.
+  // Calls with another weight than the loaded one are still right. Kernels that pack nothing serve
+  // them.
   std::vector<float> other(64 * 32, 1);
   project.call({out, x, yard::view(other, {64, 32})}).or_throw();
   CHECK(to[0] == 32 && to[127] == 32);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An op called from C. */
+/* Calls an op from C. */
 #include <stdio.h>
 #include <string.h>
 #include <yard/c.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changing what is preferred, allowed and forced, while calls run.
+// Changes the preferred, allowed and forced kernels while calls run.
 #include <yard/yard.h>
 
 #include <string>
@@ -10,7 +10,7 @@ namespace {
 
 int32_t nothing(yard_call_t*, const yard_value_t*, uint32_t) { return YARD_OK; }
 
-// Kernels to choose among: one of ours and one of a vendor.
+// Adds a default kernel and a vendor's kernel to choose from.
 void add_kernels(yard::Runtime& runtime) {
   yard_backend_t acme{}, fast{};
   acme.size = sizeof acme, acme.name = "acme", acme.vendor = "acme";
@@ -74,5 +74,5 @@ int main() {
   std::puts(s.to_string().c_str());
   // [/wrong]
   CHECK(std::string(s.message()).find("did you mean 'vendor'") != std::string::npos);
-  CHECK(chosen() == "reference.cpp");  // the last good policy stays
+  CHECK(chosen() == "reference.cpp");  // the last valid policy stays
 }

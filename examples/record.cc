@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which calls a program makes, written down for the command.
+// Records the calls of a program for the command `yard`.
 #include <yard/yard.h>
 
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops and kernels registered from code, replaced and removed while the program runs.
+// Registers ops and kernels from code, and replaces and removes them while the program runs.
 #include <yard/yard.h>
 #include <yard/plugin.hpp>
 
@@ -54,7 +54,7 @@ int main() {
   yard::call("scale", {tout, tx, {"by", 4.0}}).or_throw();
   CHECK(near(out[5], 8));
 
-  // A kernel that comes first and declines: the next one runs.
+  // This kernel comes first and declines, so the next one runs.
   yard::Changes first;
   first.add_kernel(plugin::Kernel::of<declines>("scale", "default.first").priority(200));
   runtime.apply(std::move(first)).or_throw();
@@ -88,7 +88,7 @@ int main() {
                       .workspace<centre_bytes>());
   runtime.apply(std::move(more)).or_throw();
   // [/with_workspace]
-  const std::vector<float> columns = {1, 3, 2, 2, 3, 1};  // two rows, one after the other by column
+  const std::vector<float> columns = {1, 3, 2, 2, 3, 1};  // two rows, stored column by column
   const yard::TensorView by_column(columns.data(), yard::DType::f32, {2, 3}, {1, 2});
   centre(tout, by_column).or_throw();
   CHECK(near(out[0], -1) && near(out[1], 0) && near(out[2], 1) && near(out[3], 1));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules from a file that changes while the program runs: checked, in force, watched, refused, rolled back.
+// Checks, loads, watches, refuses and rolls back rules from a file that changes at run time.
 #include <yard/yard.h>
 
 #include <unistd.h>
@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As a deployment should: a file beside it that takes its name.
+// Writes a new file and renames it, as a deployment should.
 void write(const fs::path& path, const std::string& text) {
   std::ofstream(path.string() + ".new") << text;
   fs::rename(path.string() + ".new", path);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A policy for some calls of one thread, until the end of a block.
+// Applies a policy to some calls of one thread, until the end of a block.
 #include <yard/yard.h>
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tour in one program: kernels compete, policies change the choice, every choice is explained, a
-// kernel fails and another takes over, a kernel is removed while it is in use.
+// A tour in one program. Kernels compete, policies change the choice, and every choice is
+// explained. A kernel fails and another takes over, and a kernel is removed while it is in use.
 #include <unistd.h>
 #include <yard/yard.h>
 #include <yard/plugin.hpp>
@@ -21,14 +21,14 @@ inline constexpr yard::Op<void(yard::Out, yard::In, yard::In, float)> rms_norm{"
 
 const char* g_call = "rms_norm(f32[64,1024], f32[1024])@cpu";
 
-// The arithmetic that all three kernels share; they differ in what they claim.
+// All three kernels share this arithmetic. They differ in their claims.
 void norm_rows(Tensor out, Tensor x, Tensor weight, double eps) {
   const int64_t d = x.size(-1), rows = d > 0 ? x.numel() / d : 0;
   const float* w = weight.data<float>();
   for (int64_t r = 0; r < rows; ++r) {
     const float* from = x.data<float>() + r * d;
     float* to = out.data<float>() + r * d;
-    float a = 0, b = 0, c = 0, e = 0;  // four sums: four chains the processor can work on at once
+    float a = 0, b = 0, c = 0, e = 0;  // the processor can compute four sums at once
     int64_t i = 0;
     for (; i + 4 <= d; i += 4) {
       a += from[i] * from[i], b += from[i + 1] * from[i + 1];
@@ -48,7 +48,7 @@ int32_t flaky(Call call, Tensor, Tensor, Tensor, double) {
   return call.fail(YARD_FAULT, "the device hiccuped");
 }
 
-// Estimates in nanoseconds: the vendor's kernel starts slowly and runs fast.
+// Estimates nanoseconds: the vendor's kernel starts slowly and runs fast.
 double unrolled_cost(void*, const int64_t* f, uint32_t) {
   return 0.5 * double(f[0]) * double(f[1]);
 }
@@ -63,7 +63,7 @@ void add_kernels() {
                                  plugin::multiple_of("hidden", 16)};
   using plugin::Backend, plugin::Kernel;
   yard::Changes c;
-  // The tour's own kernels are to compete with each other.
+  // Remove the built-in kernels, so that only the tour's kernels compete.
   for (const yard::KernelInfo& k : yard::Runtime::shared().list().find_kernels("default.simd"))
     if (k.op == "rms_norm") c.remove_kernel(k.op, k.id);
   c.add_backend(Backend("acme").vendor("acme"));
@@ -83,7 +83,7 @@ void heading(const char* text) {
   std::printf("\n%s%s%s\n\n", colour() ? "\033[1m" : "", text, colour() ? "\033[0m" : "");
 }
 
-// Prints why, and gives the winner.
+// Prints the explanation and returns the selected kernel.
 std::string explain(const char* call, const yard::Options& o = {}) {
   const yard::Explanation e = yard::explain(call, o).value();
   std::fputs(e.to_text(colour()).c_str(), stdout);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model's calls written down instead of run.
+// Writes a model's calls down instead of running them.
 #include <yard/yard.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops declared with their C++ signature and called like functions.
+// Declares ops with their C++ signatures and calls them like functions.
 #include <yard/yard.h>
 
 #include <string>
@@ -15,7 +15,7 @@ enum class Gelu { kErf, kTanh };
 inline constexpr yard::Op<void(yard::Out, yard::In, Gelu)> gelu_and_mul{"gelu_and_mul"};
 // [/declare]
 
-// A signature that does not match the schema: `out` is written.
+// This signature does not match the schema, because `out` is written.
 inline constexpr yard::Op<void(yard::In, yard::In, yard::In, float)> wrong{"rms_norm"};
 
 int main() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plugins of others: only what was verified is loaded.
+// Loads plugins from other people only after they have been verified.
 #include <yard/yard.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Holding one's own kernel against the op's reference: one that is right, one that loses NaN.
+// Compares a program's own kernels with the op's reference. One kernel is right, and one loses NaN.
 #include <yard/op.h>
 #include <yard/verify.h>
 #include <yard/plugin.hpp>

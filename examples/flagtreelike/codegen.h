@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small code generator in the shape of FlagTree's: it emits lines of text, and backends may have their own way with
-// two of its functions.
+// A small code generator in the shape of FlagTree's. It emits lines of text, and backends may
+// replace two of its functions.
 #pragma once
 
 #include <yard/function.h>
@@ -29,7 +29,7 @@ inline std::optional<Value> atomic_add(Builder& builder, Value pointer, Value va
 }
 // [/implementation]
 
-// The whole kernel of a matrix product. An active backend may replace the definition.
+// Generates the whole kernel of a matrix product. An active backend may replace the definition.
 inline const yard::Function<std::string(int64_t, int64_t, int64_t)> matmul{
     "codegen",
     "matmul",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A backend of the code generator, as a plugin: its machine adds 64 bits as two halves.
+// A plugin with a backend of the code generator. Its machine adds 64 bits as two halves.
 // [plugin]
 #include <yard/plugin_function.hpp>
 

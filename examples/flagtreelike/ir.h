@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the code generator and its backends share: all that a plugin needs to know of it.
+// The types that the code generator shares with its plugins.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ struct Value {
   int bits = 32;
 };
 
-// Collects what is emitted; each line gives a value.
+// Collects the emitted lines; each line gives a value.
 class Builder {
  public:
   Value emit(const std::string& text, int bits) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The code generator at work for two devices, each with a backend of its own: one specialises an implementation, the
-// other a definition. Usage: flagtreelike PLUGIN
+// Generates code for two devices that each have a backend. One backend replaces an implementation,
+// the other a definition. Usage: flagtreelike PLUGIN
 #include <yard/yard.h>
 
 #include "../check.h"
@@ -28,7 +28,7 @@ size_t lines_of_an_add(int bits) {
 
 int main(int argc, char** argv) {
   CHECK(argc == 2);
-  // Before anything is active, every function runs its default.
+  // Before any backend is active, every function runs its default.
   CHECK(lines_of_an_add(64) == 1);
   CHECK(codegen::matmul(2, 2, 2) == "tile 64x64 of 2x2x2");
 

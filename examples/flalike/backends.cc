@@ -7,7 +7,7 @@
 namespace flalike {
 namespace {
 
-// Stand-ins for fast kernels: the numbers are those of the original.
+// These stand in for fast kernels and compute the original's numbers.
 void flash(const Attention& a, float* out, Mode m) { attention_by_the_book(a, out, m); }
 void tile(const Attention& a, float* out, Mode m) { attention_by_the_book(a, out, m); }
 void tile_grad(const Attention& a, const float* d_out, float* d_v) {

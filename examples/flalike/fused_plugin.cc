@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plugin that implements rms_norm of the group `norm`. Opened at the first call of one of the group's functions.
+// A plugin that implements rms_norm of the group `norm`. The first call of a function of the group
+// opens the plugin.
 #include <yard/plugin_function.hpp>
 
 #include <cmath>

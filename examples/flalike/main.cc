@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uses the library: who runs when, every branch of every verifier, switches, a plugin that comes when it is needed.
-// Its one argument is the plugin's file.
+// Uses the library: checks which backend runs, every branch of every verifier, the switches, and a
+// plugin that is opened when it is needed. Usage: flalike PLUGIN
 #include <yard/function.h>
 #include <yard/trace.h>
 #include <yard/yard.h>
@@ -97,7 +97,7 @@ void tracing() {
 
 void plugin(const std::string& file) {
   yard::Runtime& runtime = yard::Runtime::shared();
-  runtime.plugins().discover({file}).or_throw();  // looked at, not opened
+  runtime.plugins().discover({file}).or_throw();  // finds the file without opening it
   std::vector<float> x(4 * 64, 2.0f), out(x.size());
   rms_norm(Norm{x.data(), out.data(), 4, 64, DType::kF32}, 0.0f);
   CHECK(rms_norm.last_selected() == std::string("fused"));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small operator library whose functions backends may take over: two groups, `kda` and `norm`. What its users see.
+// The public header of a small operator library. Backends may take over the functions of its groups
+// `kda` and `norm`.
 #pragma once
 
 #include <yard/function.h>
@@ -9,7 +10,7 @@
 
 namespace flalike {
 
-// The meaning of each, and what runs when no backend does.
+// These functions define the results, and run when no backend does.
 void attention_by_the_book(const Attention& a, float* out, Mode mode);
 void attention_grad_by_the_book(const Attention& a, const float* d_out, float* d_v);
 float rms_norm_by_the_book(const Norm& n, float eps);
@@ -27,7 +28,7 @@ YARD_DISPATCHED(rms_norm, "norm")(const Norm& n, float eps) {
 };
 // [/declare]
 
-// Has the backends of `kda` brought in when they are first needed.
+// Arranges that the backends of `kda` are registered when they are first needed.
 void use_backends();
 
 }  // namespace flalike

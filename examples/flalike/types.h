@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the functions are called with. Shared with plugins, which are refused if theirs is laid out otherwise.
+// The arguments of the functions, shared with plugins. A plugin that lays them out differently is
+// refused.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@ namespace flalike {
 enum class DType : int32_t { kF32, kBF16 };
 enum class Mode : int32_t { kChunk, kRecurrent };
 
-// q, k and v of shape [rows, heads, head_dim], compact.
+// q, k and v have the shape [rows, heads, head_dim] and are compact.
 struct Attention {
   const float *q, *k, *v;
   int64_t rows, heads, head_dim;

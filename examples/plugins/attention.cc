@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the plugin of swa_sink.cc, whose file is the argument, and uses its op with options and weights.
+// Finds the plugin of swa_sink.cc, whose file is the argument, and uses its op with options and
+// weights.
 #include <yard/bound.h>
 #include <yard/yard.h>
 
@@ -24,7 +25,7 @@ int main(int, char** argv) {
   attention.value().load({{"s_aux", s_aux}}).or_throw();
   attention.value().call({out, q, k, v}).or_throw();  // the first one makes the state
   // [/use]
-  CHECK(near(result[0], 6));  // 6, 12 and the sink, a third each; 60 is out of the window
+  CHECK(near(result[0], 6));  // a third each of 6, 12 and the sink's 0; 60 is out of the window
 
   // [replace]
   yard::Ticket old = plugins.replace("swa_sink").value();  // by the file that is at its path now

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plugin in plain C: this file and plugin.h, nothing to link.
+/* A plugin in plain C. It needs only this file and plugin.h and links with nothing.
  *
- * It brings a backend, an op of its own (leaky_relu), the kernel that says what the op means, and a faster
- * one. With CMake: yard_add_plugin(example_c SOURCES c_plugin.c). Without CMake:
+ * It has a backend, the op leaky_relu, the op's reference kernel, and a faster kernel. Build it with
+ * yard_add_plugin(example_c SOURCES c_plugin.c) in CMake, or with
  *   cc -std=c11 -O2 -shared -fPIC -fvisibility=hidden c_plugin.c -o example_c.so
  */
 /* [head] */
@@ -18,12 +18,12 @@ static const yard_op_t op = {
 };
 /* [/head] */
 
-/* The first element of a tensor. Its strides count elements; NULL means row-major without gaps. */
+/* Returns the first element of a tensor. Strides count elements. */
 static float* begin_of(const yard_tensor_t* t) {
   return (float*)(void*)((char*)t->data + t->byte_offset);
 }
 
-/* How far element `i`, counted in row-major order, lies from the first one. */
+/* Returns the offset of element `i` in row-major order. NULL strides mean a compact tensor. */
 static int64_t place(const yard_tensor_t* t, int64_t i) {
   int64_t at = 0;
   int axis;

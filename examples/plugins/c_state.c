@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plugin in plain C whose kernel has state: it is made from options, gets weights and is freed by the host. */
+/* A plugin in plain C whose kernel has state. The host makes the state from options, loads weights
+ * into the state, and frees it. */
 #include <stdlib.h>
 #include <string.h>
 #include <yard/plugin.h>
@@ -100,7 +101,7 @@ static const yard_kernel_t kernel = {
 };
 /* [/run] */
 
-/* What others are compared with: any strides, one element at a time. */
+/* The reference kernel handles any strides, one element at a time. */
 static float* at(const yard_tensor_t* t, int64_t i) {
   int64_t offset = 0, compact = 1;
   int axis;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plugin in C++: an op of its own, what it means, and a faster kernel on the host's threads.
+// A plugin in C++ with a new op, its reference kernel, and a faster kernel on the host's threads.
 // [plugin]
 #include <cmath>
 #include <yard/plugin.hpp>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An op with options and weights, called from C. YARD_PLUGINS names the plugin of c_state.c, whose op it is. */
+/* Calls an op with options and weights from C. YARD_PLUGINS must name the plugin of c_state.c. */
 #include <stdio.h>
 #include <yard/c.h>
 

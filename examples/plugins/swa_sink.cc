@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// An op with options and state, ported from mllm's op plugin FlashAttention2SwaSink: causal attention over
-// a sliding window, with grouped heads and attention sinks.
+// An op with options and state, ported from mllm's op plugin FlashAttention2SwaSink: causal
+// attention over a sliding window, with grouped heads and attention sinks.
 //
-// What was an options struct is a line, `sliding_window: int = -1, s_aux_enable: bool = false`, which the
-// host checks; batch, heads and widths were options too and are dimensions of the schema. What was an op
-// object with a factory is the class Sinks: the host makes one for each use of the op and ends it. The
-// sinks, one learned number a head, are loaded by name instead of travelling with every call.
+// The port replaces mllm's options struct by the line `sliding_window: int = -1, s_aux_enable: bool
+// = false`, which the host checks. Batch, heads and widths are dimensions of the schema instead of
+// options. The class Sinks replaces an op object with a factory: the host constructs one for each
+// use of the op and destroys it. The sinks, one learned number for each head, are loaded by name
+// and not passed with every call.
 #include <yard/plugin.hpp>
 
 #include <algorithm>
@@ -71,7 +72,7 @@ double dot(const Row& a, const Row& b) {
   return sum;
 }
 
-// The keys that a query sees, and the head they are taken from. The last query stands at the last key.
+// The keys that a query sees and their head. The last query is at the position of the last key.
 struct Sight {
   Sight(const Sinks& sinks, Tensor q, Tensor k, int64_t s, int64_t h)
       : end(s + k.size(1) - q.size(1) + 1),
@@ -82,7 +83,8 @@ struct Sight {
   double scale;
 };
 
-// What the op means: the scores of all keys in sight, their softmax with the sink, the sum of values.
+// Defines the op: the scores of all visible keys, their softmax with the sink, and the weighted sum
+// of values.
 void meaning(const Sinks& sinks, const Row& out, Tensor q, Tensor k, Tensor v, int64_t b, int64_t s,
              int64_t h) {
   const Sight sight(sinks, q, k, s, h);
@@ -91,7 +93,7 @@ void meaning(const Sinks& sinks, const Row& out, Tensor q, Tensor k, Tensor v, i
   double most = sinks.sink(h), sum = 0;
   for (int64_t j = sight.begin; j < sight.end; ++j) {
     weights.push_back(dot(query, Row(k, b, j, sight.head)) * sight.scale);
-    if (!(weights.back() <= most)) most = weights.back();  // NaN spreads
+    if (!(weights.back() <= most)) most = weights.back();  // NaN propagates
   }
   for (double& w : weights) sum += w = std::exp(w - most);
   if (sinks.enabled) sum += std::exp(sinks.sink(h) - most);
@@ -104,7 +106,7 @@ void meaning(const Sinks& sinks, const Row& out, Tensor q, Tensor k, Tensor v, i
   for (int64_t i = 0; i < out.size; ++i) out[i] = float(total[size_t(i)] / sum);
 }
 
-// The same in one pass: when a larger score comes, what was summed so far is scaled down.
+// Computes the result in one pass. When a larger score comes, scales the sums so far down.
 void one_pass(const Sinks& sinks, const Row& out, Tensor q, Tensor k, Tensor v, int64_t b,
               int64_t s, int64_t h) {
   const Sight sight(sinks, q, k, s, h);
@@ -115,7 +117,8 @@ void one_pass(const Sinks& sinks, const Row& out, Tensor q, Tensor k, Tensor v, 
     const double score = dot(query, Row(k, b, j, sight.head)) * sight.scale;
     const double before = most;
     if (!(score <= most)) most = score;
-    // Nothing but minus infinity so far: there is nothing to scale, and this key has no weight.
+    // If all scores so far are minus infinity, there is nothing to scale and this key has no
+    // weight.
     const double kept = before == kLeast ? 1 : std::exp(before - most);
     const double weight = score == kLeast ? 0 : std::exp(score - most);
     const Row value(v, b, j, sight.head);
