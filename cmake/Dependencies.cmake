@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The libraries of others. All are looked for here and none is required here: a target that
-# links one calls yard_need(), which names what to install.
+# Looks for libraries of other projects. None is required here: a target that links one calls
+# yard_need(), which names the missing package.
 
 find_package(Threads REQUIRED)
 find_package(fmt QUIET)
@@ -15,7 +15,7 @@ if(YARD_BUILD_SIMD)
   find_package(hwy QUIET)
 endif()
 find_package(Python3 QUIET COMPONENTS Interpreter)
-# The thread sanitizer knows nothing of OpenMP's threads and would report races that are none.
+# The thread sanitizer does not know OpenMP's threads and would report false races.
 if(YARD_BUILD_ONEDNN AND NOT YARD_SANITIZE STREQUAL "thread")
   # Debian's oneDNN for x86-64 requires OpenCL and ends the configuration if it is missing.
   find_package(OpenCL QUIET)
@@ -47,7 +47,8 @@ if(YARD_BUILD_BENCH)
   find_package(benchmark QUIET)
 endif()
 
-# target | Debian package | find_package name | pkg-config name, or how to link it where it has none
+# The columns are target, Debian package, find_package name, and pkg-config name. A library without
+# a pkg-config name has its linker option instead.
 set(YARD_KNOWN_LIBRARIES
     "fmt::fmt|libfmt-dev|fmt|fmt"
     "yaml-cpp|libyaml-cpp-dev|yaml-cpp|yaml-cpp"
@@ -62,7 +63,7 @@ set(YARD_KNOWN_LIBRARIES
     "rapidcheck|librapidcheck-dev|rapidcheck|"
     "benchmark::benchmark|libbenchmark-dev|benchmark|")
 
-# Fails with the name of the package when a library that `who` links is not there.
+# Fails with the name of the package if a library that `who` links is missing.
 function(yard_need who)
   foreach(lib IN LISTS ARGN)
     foreach(known IN LISTS YARD_KNOWN_LIBRARIES)

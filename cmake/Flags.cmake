@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# How our own sources are compiled: `yard_flags` for all of them, `yard_library_flags` for what ends
-# up in libyard. Neither reaches the user's targets.
+# Flags for our own sources: `yard_flags` for all of them, `yard_library_flags` for the sources of
+# libyard. Targets of users get neither.
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -8,8 +8,8 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS OFF)
-# A layer is compiled as one file, also inside another project, because reading headers takes longer than compiling what
-# follows them. The preset dev does without.
+# A layer is compiled as one file, even inside another project, because parsing headers takes longer
+# than compiling the rest. The preset dev turns this off.
 if(NOT DEFINED CMAKE_UNITY_BUILD)
   set(CMAKE_UNITY_BUILD ON)
 endif()
@@ -24,8 +24,8 @@ if(PROJECT_IS_TOP_LEVEL)
   endif()
   find_program(YARD_CCACHE ccache)
   if(YARD_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    # Without CCACHE_DEPEND every file that is not in the cache is preprocessed twice. Precompiled headers are
-    # cached only with this sloppiness.
+    # Without CCACHE_DEPEND every file that is not in the cache is preprocessed twice. Precompiled
+    # headers are cached only with this sloppiness.
     set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_DEPEND=1 CCACHE_SLOPPINESS=pch_defines,time_macros
                                     "${YARD_CCACHE}")
     set(CMAKE_C_COMPILER_LAUNCHER "${CMAKE_CXX_COMPILER_LAUNCHER}")
@@ -38,22 +38,21 @@ if(PROJECT_IS_TOP_LEVEL)
 else()
   target_compile_options(yard_flags INTERFACE -w)  # warnings are for those who can correct them
 endif()
-# g++ 12 takes operator+ of a literal and a string for an overlapping copy (its bug 105651).
+# g++ 12 warns of an overlapping copy in operator+ of a literal and a string (its bug 105651).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(yard_flags INTERFACE -Wno-restrict)
 endif()
-# Less garbage collection in g++, which takes a tenth of its time by default.
+# The default garbage collection of g++ takes a tenth of its time.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(yard_flags INTERFACE "SHELL:--param ggc-min-heapsize=524288")
 endif()
 
-# Programs that link the shared library are not linked again when only its code changes.
+# Do not relink programs when only the code of the shared library changes.
 set(CMAKE_LINK_DEPENDS_NO_SHARED ON)
 
-# Headers that are parsed once, by a target that is compiled with the flags of some targets. Others use them with REUSE_FROM in
-# target_precompile_headers(), and must be compiled with the same flags.
-#
 # yard_precompiled(name target... HEADERS ...)
+#   Adds a target that parses the headers once, with the flags of the given targets. Other targets
+#   use the result with REUSE_FROM in target_precompile_headers(), and need equal flags.
 function(yard_precompiled name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HEADERS")
   file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/${name}.cc" CONTENT "")
@@ -62,12 +61,11 @@ function(yard_precompiled name)
   target_link_libraries(${name} PRIVATE yard_flags ${arg_UNPARSED_ARGUMENTS})
   target_precompile_headers(${name} PRIVATE ${arg_HEADERS})
 endfunction()
-# For programs without optimisation.
 add_library(yard_no_optimisation INTERFACE)
 target_compile_options(yard_no_optimisation INTERFACE -O0)
 
-# Interposition would keep calls inside the library from being inlined. The thread's hazard slot and
-# counters are read on every call; initial-exec makes that one load instead of a function call.
+# Interposition would prevent inlining of calls inside the library. Every call reads the thread's
+# hazard slot and counters; initial-exec makes each read one load instead of a function call.
 add_library(yard_library_flags INTERFACE)
 target_compile_options(yard_library_flags INTERFACE -fvisibility=hidden -fno-semantic-interposition
                                                     -ftls-model=initial-exec)
@@ -87,23 +85,27 @@ if(YARD_BUILD_FUZZERS)
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     message(FATAL_ERROR "YARD_BUILD_FUZZERS needs clang: -DCMAKE_CXX_COMPILER=clang++")
   endif()
-  # Fuzzers follow the library's branches only. Everywhere else this would double the time to compile.
+  # Fuzzers follow only the library's branches. Instrumenting all code would double the time to
+  # compile.
   target_compile_options(yard_library_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 add_compile_options(${YARD_SANITIZE_FLAGS})
-# What a sanitizer adds hides from g++ that an empty optional holds nothing (its bug 105562).
+# Instrumentation hides from g++ that an empty optional holds nothing, so g++ warns (its bug
+# 105562).
 if(YARD_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(yard_flags INTERFACE -Wno-maybe-uninitialized)
 endif()
 add_link_options(${YARD_SANITIZE_FLAGS})
-# lld links several times as fast: sanitized programs, which are large, and tests (cmake/Testing.cmake).
+# lld links several times as fast. Sanitized programs, which are large, and tests use it (see
+# cmake/Testing.cmake).
 find_program(YARD_LLD ld.lld)
 mark_as_advanced(YARD_LLD)
 if(YARD_SANITIZE AND YARD_LLD)
   add_link_options(-fuse-ld=lld)
 endif()
 
-# For what users would write: all of the interface and nothing else, so that no include can be forgotten.
+# Programs written as users would write them get the whole interface and nothing else, so that no
+# include can be forgotten.
 if(YARD_BUILD_TESTS OR YARD_BUILD_DOCS_EXAMPLES)
   yard_precompiled(yard_user_headers yard_no_optimisation HEADERS <yard/yard.h>)
 endif()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Install and export: find_package(Switchyard) gives Switchyard::yard and yard_add_plugin(), pkg-config gives
-# switchyard.
+# Installs and exports the libraries. find_package(Switchyard) gives Switchyard::yard and
+# yard_add_plugin(), and pkg-config gives switchyard.
 
 include(CMakePackageConfigHelpers)
 
@@ -13,7 +13,7 @@ if(TARGET yard_tool)
   install(TARGETS yard_tool EXPORT SwitchyardTargets)
 endif()
 
-# A static libyard leaves its own libraries to the user's link line.
+# Users of a static libyard must also link its private libraries.
 set(YARD_FIND_DEPENDENCIES "find_dependency(Threads)\n")
 set(YARD_PC_REQUIRES "")
 set(YARD_PC_LIBS "")

@@ -1,23 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-# What libyard is made of: layers (folders of src/) and backends (folders of backends/).
+# Adds the parts of libyard: layers (folders of src/) and backends (folders of backends/).
 #
 # yard_layer(name [IN_CALLS] SOURCES ... [TESTS ...] [STRESS ...] [LIBS ...] [TEST_LIBS ...])
-#   A static library yard_<name> that sees include/, src/ and exactly the layers that src/LAYERS allows
-#   it. With IN_CALLS it is optimised as the build type says, because calls run its code; the other layers run when
-#   something changes or asks, and are compiled with -O1, which takes half the time, or without optimisation for a
-#   sanitizer. TESTS make the program <name>_test, STRESS the program <name>_stress_test, which also runs under
-#   the thread sanitizer. LIBS are libraries of others, linked privately.
+#   Adds a static library yard_<name> that sees include/, src/ and exactly the layers that
+#   src/LAYERS allows. Calls run the code of IN_CALLS layers, so they are optimised as the build type
+#   says. The other layers run when something changes or asks. They are compiled with -O1, which
+#   takes half the time, or without optimisation for a sanitizer. TESTS make the program <name>_test.
+#   STRESS makes the program <name>_stress_test, which also runs under the thread sanitizer. LIBS are
+#   external libraries, linked privately.
 #
-# yard_backend(name [TEST_ONLY] SOURCES ... [OPS ...] [TESTS ...] [LIBS ...] [TEST_LIBS ...] [REQUIRES ...])
-#   A static library yard_backend_<name> that sees include/ and its own folder only, and whose query is
-#   called yard_query_<name>. It becomes part of libyard unless it is TEST_ONLY. It is left out when a
-#   target of REQUIRES does not exist. OPS are those it has kernels for: its tests are found by them, and each
-#   is verified (tests/conformance).
+# yard_backend(name [TEST_ONLY] SOURCES ... [OPS ...] [TESTS ...] [LIBS ...] [TEST_LIBS ...]
+#              [REQUIRES ...])
+#   Adds a static library yard_backend_<name> that sees only include/ and its own folder. Its query
+#   is called yard_query_<name>. The backend becomes part of libyard unless it is TEST_ONLY. It is
+#   left out if a target of REQUIRES does not exist. OPS are the ops that it has kernels for. They
+#   label its tests, and tests/conformance verifies each.
 
 set(YARD_LAYERS_FILE "${PROJECT_SOURCE_DIR}/src/LAYERS")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${YARD_LAYERS_FILE}")
 
-# Reads src/LAYERS: YARD_LAYERS in order, YARD_BELOW_<layer> all that the layer may include.
+# Reads src/LAYERS. YARD_LAYERS lists the layers in order, and YARD_BELOW_<layer> lists all layers
+# that the layer may include.
 set(YARD_LAYERS "")
 file(STRINGS "${YARD_LAYERS_FILE}" lines REGEX "^[a-z]")
 foreach(line IN LISTS lines)
@@ -39,7 +42,7 @@ foreach(line IN LISTS lines)
   list(APPEND YARD_LAYERS ${layer})
 endforeach()
 
-# A part of libyard: collected by src/CMakeLists.txt.
+# Adds a target to the parts that src/CMakeLists.txt collects for libyard.
 function(yard_part target)
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:yard_flags>
@@ -48,10 +51,11 @@ function(yard_part target)
   set_property(GLOBAL APPEND PROPERTY YARD_PRIVATE_LIBS ${ARGN})
 endfunction()
 
-# Most layers are optimised little and include the same headers, which are parsed once for all of them. Not so with the preset
-# dev, which shows where an include is missing, nor with a compiler cache of another project, which may not be set up for it.
+# Most layers are optimised little and include the same headers, so the headers are precompiled. The
+# preset dev does not precompile, to show missing includes. Another project's compiler cache may not
+# be configured for precompiled headers.
 add_library(yard_layer_flags INTERFACE)
-# What a sanitizer adds takes twice as long to optimise as to compile.
+# Optimising instrumented code takes twice as long as compiling it.
 if(YARD_SANITIZE)
   target_compile_options(yard_layer_flags INTERFACE -O0)
 else()
@@ -90,8 +94,8 @@ function(yard_layer name)
       target_precompile_headers(yard_${name} REUSE_FROM yard_layer_headers)
     endif()
   endif()
-  # yard_internal has all layers as a group. A layer beside it would move external libraries in front of that group, where
-  # a linker that takes only what is needed leaves them out.
+  # yard_internal has all layers as a group. A layer beside the group would move external libraries
+  # in front of it, where a linker that takes only needed libraries leaves them out.
   set(test_libs yard_${name} ${arg_LIBS} ${arg_TEST_LIBS})
   if("yard_internal" IN_LIST arg_TEST_LIBS)
     set(test_libs ${arg_TEST_LIBS})
@@ -124,7 +128,7 @@ function(yard_backend name)
   add_library(${target} STATIC ${arg_SOURCES})
   target_include_directories(${target} PUBLIC "${PROJECT_SOURCE_DIR}/include"
                                               "${CMAKE_CURRENT_SOURCE_DIR}")
-  # As yard_add_plugin() does, so that the same sources make a plugin.
+  # yard_add_plugin() sets the same definitions, so that the same sources make a plugin.
   target_compile_definitions(${target} PRIVATE YARD_PLUGIN_QUERY=yard_query_${name}
       YARD_PLUGIN_NAME="${name}" YARD_PLUGIN_VERSION="${PROJECT_VERSION}")
   if(arg_TEST_ONLY)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Every option of the build, one sentence each. Inside another project only the library is built.
+# The options of the build. Inside another project only the library is built.
 
 option(BUILD_SHARED_LIBS "Build libyard as a shared library instead of a static one." ON)
 option(YARD_BUILD_TESTS "Build the tests and register them with ctest." ${PROJECT_IS_TOP_LEVEL})

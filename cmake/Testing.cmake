@@ -2,17 +2,19 @@
 # yard_test(name [MEASURES] [SLOW] [SCALES] SOURCES ... [LIBS ...] [LABELS ...]
 #           [OPS ...] [FUNCTIONS ...] [BACKENDS ...])
 #
-# One GoogleTest program, which is one entry of ctest: a process for each test would cost half a minute of processor
-# time in all, and under the address sanitizer seconds each, for the search for leaks. What a program starts does not look for
-# leaks. LIBS are targets: `yard` for what users see, `yard_internal` for everything, or single layers (`yard_op`). With
-# the label `tsan` it is run under the thread sanitizer; with `soak` it is built for the soaks, since tests/soak.txt names
-# it. OPS, FUNCTIONS and BACKENDS name what it tests; they
-# become the labels op:NAME, function:NAME and backend:NAME, by which `ctest -L` finds what a change affects.
+# Adds a GoogleTest program as one entry of ctest. A process for each test would cost half a minute
+# of processor time in all, and under the address sanitizer seconds each for the search for leaks.
+# Programs that a test starts do not search for leaks. LIBS are targets: `yard` for the public
+# interface, `yard_internal` for everything, or single layers such as `yard_op`. With the label
+# `tsan`, the program also runs under the thread sanitizer. With the label `soak`, it is built for
+# the soaks of tests/soak.txt. OPS, FUNCTIONS and BACKENDS name the subjects of the test. They
+# become the labels op:NAME, function:NAME and backend:NAME, so that `ctest -L` finds the tests that
+# a change affects.
 #
-# A test that MEASURES is optimised and runs alone; the others are compiled and run once, which is quicker without.
-# A test that is SLOW starts before others, so that none is left waiting for it at the end.
-# A test that SCALES is slow, multiplies its rounds by TEST_SCALE and has the label `full`: `make check-full`
-# runs it with more of them.
+# A test that MEASURES is optimised and runs alone. Other tests run once, so compiling without
+# optimisation is faster. A test that is SLOW starts before others, so that nothing waits for it at
+# the end. A test that SCALES is slow, multiplies its rounds by TEST_SCALE, and has the label
+# `full`: `make check-full` runs it with more rounds.
 
 if(YARD_BUILD_TESTS)
   yard_need("YARD_BUILD_TESTS" GTest::gmock GTest::gtest GTest::gtest_main rapidcheck)
@@ -27,13 +29,13 @@ if(YARD_BUILD_TESTS)
   if(TARGET rapidcheck_gtest)
     target_link_libraries(yard_test_flags INTERFACE rapidcheck_gtest)
   endif()
-  # Reading the headers of GoogleTest and of the library takes longer than compiling most tests.
+  # Parsing the headers of GoogleTest and of the library takes longer than compiling most tests.
   yard_precompiled(yard_test_headers yard_test_flags yard_no_optimisation
                    HEADERS <gmock/gmock.h> <gtest/gtest.h> <atomic> <chrono> <functional> <map> <memory> <optional> <string>
                            <thread> <vector> <yard/plugin.hpp> <yard/yard.h>)
 endif()
 
-# The labels of what a test is about, in the variable `to`.
+# Sets the variable `to` to the labels for the subjects of a test.
 function(yard_labels to)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "OPS;FUNCTIONS;BACKENDS")
   set(labels "")
@@ -77,7 +79,8 @@ function(yard_test name)
                               SKIP_UNITY_BUILD_INCLUSION ON)
   if(YARD_SANITIZE STREQUAL "address")
     target_link_libraries(${name} PRIVATE yard_leaks)
-    # A program that forks needs an allocator that survives it. There is no place for two of our own.
+    # A program that forks needs an allocator that survives the fork. A program can have only one
+    # allocator of ours.
     list(TRANSFORM arg_SOURCES PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/" REGEX "^[^/]" OUTPUT_VARIABLE paths)
     foreach(path IN LISTS paths)
       file(STRINGS "${path}" forks REGEX "fork\\(\\)|true_in_child")

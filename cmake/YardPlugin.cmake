@@ -1,32 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-# Builds plugins. Comes with find_package(Switchyard), and with add_subdirectory() of its sources.
+# Builds plugins. find_package(Switchyard) and add_subdirectory() of the sources include this file.
 #
 # yard_add_plugin(name
-#   SOURCES file...                what the plugin is made of: C, C++ or both
-#   OPS op...                      every op it brings or has kernels for
+#   SOURCES file...                C, C++ or both
+#   OPS op...                      every op that the plugin adds or has kernels for
 #   [FUNCTIONS group...]
-#   [VERSION version]              the project's, unless said otherwise
-#   [FEATURES feature...]          what the machine must have: sve2 cuda:sm_90
-#   [DEVICES device...]            cpu, unless said otherwise
+#   [VERSION version]              default: the project's version
+#   [FEATURES feature...]          required features of the machine: sve2 cuda:sm_90
+#   [DEVICES device...]            default: cpu
 #   [BUILD tag]                    one word for people
 #   [LIBS target...]               linked privately; never Switchyard itself
-#   [INSTALL])                     into lib/yard/plugins below the prefix, as the library has it
+#   [INSTALL])                     into lib/yard/plugins below the prefix
 #
-# Makes the target <name> and the file <name>.so, a library that can be opened, closed and replaced: it
-# shows nothing but its query, and has no symbol that would keep it in the process. What would is reported
-# after linking, as is a missing query or manifest.
+# Adds the target <name>, which makes the file <name>.so. The library can be opened, closed and
+# replaced: it exports only its query, and has no symbol that would keep it in the process. A check
+# after linking reports such symbols, and a missing query or manifest.
 #
-# The manifest is made from the arguments, and the sources see YARD_PLUGIN_NAME and YARD_PLUGIN_VERSION, so
-# that both are said once. A source that states YARD_MANIFEST itself goes without OPS and FUNCTIONS.
+# The arguments define the manifest. The sources see YARD_PLUGIN_NAME and YARD_PLUGIN_VERSION, so
+# that both are stated once. If a source states YARD_MANIFEST itself, leave out OPS and FUNCTIONS.
 #
-# INSTALL puts it where the library looks, below the install prefix of the project: with the prefix of the
-# library itself (Switchyard_PREFIX) it is found without more ado. YARD_PLUGIN_INSTALL_DIR, if that is set, says
-# another folder below the prefix, or an absolute one.
+# INSTALL puts the file into the folder below the project's install prefix that the library searches
+# below its own prefix. If both have the same prefix (Switchyard_PREFIX), the library finds the
+# plugin. YARD_PLUGIN_INSTALL_DIR can set another folder below the prefix, or an absolute one.
 
 include_guard(GLOBAL)
 cmake_policy(VERSION 3.25)  # here and in these functions, whatever the project says
 
-# Words that end up in the manifest: `pattern` is what each may look like.
+# Checks words for the manifest. Each must match `pattern`.
 function(yard_check_plugin_words name keyword pattern what)
   set(seen "")
   foreach(word IN LISTS ARGN)
@@ -39,7 +39,7 @@ function(yard_check_plugin_words name keyword pattern what)
   endforeach()
 endfunction()
 
-# The languages of the sources must be those of the project: CMake itself would fail much later.
+# The project must have enabled the languages of the sources. CMake itself would fail much later.
 function(yard_check_plugin_sources name)
   get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
   foreach(source IN LISTS ARGN)
@@ -102,7 +102,7 @@ function(yard_check_plugin_arguments name)
   endforeach()
 endfunction()
 
-# Writes the manifest of the arguments; `out` gets the file.
+# Writes a manifest from the arguments and sets `out` to the path of the file.
 function(yard_write_plugin_manifest name version out)
   set(parts "")
   foreach(keyword IN ITEMS OPS FUNCTIONS DEVICES FEATURES BUILD)
@@ -132,7 +132,7 @@ function(yard_flag_plugin name)
   if("C" IN_LIST languages)
     target_compile_features(${name} PRIVATE c_std_11)
   endif()
-  # GNU-unique symbols would keep the library in the process for good.
+  # GNU-unique symbols would keep the library in the process.
   target_compile_options(${name} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>)
   if("CUDA" IN_LIST languages AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fno-gnu-unique>)
@@ -140,8 +140,8 @@ function(yard_flag_plugin name)
   set(map "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/YardPlugin.map")
   target_link_options(${name} PRIVATE "LINKER:--version-script=${map}")
   set_property(TARGET ${name} APPEND PROPERTY LINK_DEPENDS "${map}")
-  # A missing library is an error now, not when the plugin is loaded. Sanitizers leave their
-  # own symbols to the program.
+  # Report a missing library now instead of when the plugin is loaded. With a sanitizer, the program
+  # provides the sanitizer's symbols.
   get_directory_property(options COMPILE_OPTIONS)
   if(NOT "${CMAKE_C_FLAGS} ${CMAKE_CXX_FLAGS} ${options}" MATCHES "-fsanitize")
     target_link_options(${name} PRIVATE LINKER:-z,defs)

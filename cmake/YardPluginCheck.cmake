@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Looks at a plugin that has just been linked: cmake -DPLUGIN= -DNM= -DREADELF= -P YardPluginCheck.cmake
+# Checks a plugin after linking: cmake -DPLUGIN= -DNM= -DREADELF= -P YardPluginCheck.cmake
 #
-# Fails if Switchyard would refuse the file for what it is; warns if it could not be unloaded again.
+# Fails if Switchyard would refuse the file. Warns if the plugin could not be unloaded.
 
 function(look out)
   execute_process(COMMAND ${ARGN} OUTPUT_VARIABLE text ERROR_VARIABLE error RESULT_VARIABLE rc)
