@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The figures: every way to call, beside PyTorch's dispatcher in the same process; kernels beside PyTorch's
-# own and a plain copy; a language model beside llama.cpp; publishing; then instruction counts.
+# Runs the benchmarks: every way to call compared with PyTorch's dispatcher, kernels compared with
+# PyTorch and a plain copy, a language model compared with llama.cpp, publishing, and instruction
+# counts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${YARD_BENCH_BUILD:-build/bench}

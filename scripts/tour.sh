@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A tour: calls under several policies, each choice explained. Usage: scripts/tour.sh [build folder]
+# Shows calls under several policies and explains each choice. Usage: scripts/tour.sh [build folder]
 #
-# First the command on the built-in ops, then a program with its own kernels, so that there is
-# something to choose.
+# Runs the command on the built-in ops, and then a program whose own kernels compete.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -22,7 +21,8 @@ if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then bold=$'\e[1m' dim=$'\e[2m' plain=$'\
 
 heading() { printf '\n%s== %s ==%s\n' "$bold" "$1" "$plain"; }
 
-# Shows a yard command as one would type it, then runs it. `expect N` in front: it must end with N.
+# Shows a yard command as a user would type it, and runs it. With `expect N` in front, the command
+# must exit with N.
 show() {
   local want=0 got=0 text=yard word
   if [ "$1" = expect ]; then want=$2; shift 2; fi

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the documentation site into build/docs: the pages with MkDocs, the C++ reference with Doxygen. Fails on a link that
-# leads nowhere. MkDocs Material comes from the Python package index into build/docs-tools. Exits with 77 if a tool is missing.
+# Builds the documentation site into build/docs, with MkDocs for the pages and Doxygen for the C++
+# reference. Fails on a broken link. Installs MkDocs Material from the Python package index into
+# build/docs-tools. Exits with 77 if a tool is missing.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
