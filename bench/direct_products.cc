@@ -63,7 +63,6 @@ void add_onednn(const KernelCase& c, const Shared& on, std::vector<Way>& to) {
 }
 #endif
 
-// The type of cblas_sgemm.
 using Sgemm = void (*)(int order, int transpose_a, int transpose_b, int m, int n, int k,
                        float alpha, const float* a, int lda, const float* b, int ldb, float beta,
                        float* c, int ldc);

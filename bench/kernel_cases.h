@@ -41,7 +41,6 @@ std::vector<KernelCase> kernel_cases();
 std::string call_text(const KernelCase& c);
 std::unique_ptr<CallTensors> case_tensors(const std::string& text);
 
-// Returns the typed call that a program would make.
 std::function<Status()> typed_call(const std::string& op, const CallTensors& data);
 // Returns the typed call of linear with an instance that has loaded the weight.
 std::function<Status()> packed_linear_call(const CallTensors& data);

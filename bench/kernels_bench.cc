@@ -46,7 +46,6 @@ void compare(const KernelCase& c, const char* with, double speed, double target,
                   c.op, c.dtype, c.rows, c.packed ? " packed" : "", speed, with, target);
 }
 
-// Compares with the fastest of the ways.
 void compare_ways(const KernelCase& c, const char* with, const std::vector<Way>& ways,
                   std::span<const double> ns, double our_ns, double target, Measured& to) {
   if (ways.empty()) return;

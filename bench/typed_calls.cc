@@ -28,7 +28,6 @@ constexpr Op<void(Out, In, In, OptIn, OptIn)> linear{"linear"};
 constexpr Op<void(Out, In, In, In, OptIn, float)> attention_causal{"attention.causal"};
 constexpr Op<void(Out, In, In, In, In, OptIn, float)> attention_decode{"attention.decode"};
 
-// Returns the tensor with this name in the call.
 TensorView tensor(const CallTensors& data, std::string_view name) {
   for (const Arg& a : data.args())
     if (a.name == name && a.value.c().tag == YARD_TAG_TENSOR)

@@ -73,7 +73,6 @@ std::string answer(const std::string& address, const std::string& request, bool 
 
 constexpr const char* kGet = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
 
-// Returns the sum of all series of a metric.
 double scraped(const std::string& text, const std::string& name) {
   std::istringstream lines(text);
   double sum = 0;
@@ -230,7 +229,6 @@ class Silent {
   }
   Silent(const Silent&) = delete;
   Silent& operator=(const Silent&) = delete;
-  // Returns whether the server has closed all of the connections.
   bool closed() const {
     return std::ranges::all_of(sockets_, [](int s) {
       char byte;

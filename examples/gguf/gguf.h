@@ -33,7 +33,6 @@
 
 namespace llm {
 
-// Concatenates the texts of all arguments.
 std::string cat(const auto&... a) {
   std::ostringstream out;
   (out << ... << a);
@@ -78,7 +77,6 @@ class Gguf {
   // Reads the tensors of an opened file from the disk now instead of on first use.
   void prefetch() const;
 
-  // Throws the error for a file that cannot be used.
   [[noreturn]] void fail(const std::string& expected, const auto&... got) const {
     throw std::runtime_error(
         cat("invalid GGUF file: expected ", expected, ", got ", got..., ", in ", name_));

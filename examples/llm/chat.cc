@@ -140,7 +140,6 @@ int run(const Flags& f, const CLI::App& app) {
   return 0;
 }
 
-// Prints an error and returns the exit code.
 int fail(bool json, const std::string& message, int exit_code) {
   const std::string object = json ? error_json(message, exit_code) : "";
   if (!json || std::printf("%s\n", object.c_str()) < 0 || std::fflush(stdout) != 0) say(message);

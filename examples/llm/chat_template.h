@@ -22,7 +22,6 @@ class ChatTemplate {
   Ids system(const Tokenizer& t, std::optional<std::string_view> text) const;
   // Returns a message of the user, up to the beginning of the answer.
   Ids message(const Tokenizer& t, std::string_view text) const;
-  // Returns the end of an answer.
   Ids end(const Tokenizer& t) const { return t.encode({{end_, true}}); }
 
  private:

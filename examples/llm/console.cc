@@ -69,7 +69,6 @@ std::string why_text(const std::string& op) {
 
 struct Console::Command {
   const char *name, *argument, *help;
-  // Returns the text to print.
   std::string (*run)(Console&, const std::string& argument);
 };
 

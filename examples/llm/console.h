@@ -12,7 +12,6 @@ namespace llm {
 
 class Console {
  public:
-  // Calls `after` after each answer.
   Console(Conversation& conversation, std::function<void(const Answer&)> after)
       : conversation_(conversation), after_(std::move(after)) {}
   // Returns the exit code: 0, or 130 if ctrl-C ended the conversation.

@@ -118,7 +118,6 @@ Layer Model::layer(int64_t number) const {
   return l;
 }
 
-// The activations of some rows of a batch.
 struct Session::Rows {
   int64_t count;
   TensorView x, h, q, q_heads, attended, attended_heads, gate_up, gated;

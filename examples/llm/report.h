@@ -13,9 +13,7 @@ namespace llm {
 // stdout does not take the text.
 void put(std::string_view text);
 
-// Returns the answer as a JSON object.
 std::string to_json(const Answer& a, const Sampling& sampling);
-// Returns an error as a JSON object.
 std::string error_json(std::string_view message, int exit_code);
 
 // Returns the profile of an answer. Compares the kernels with the memory bandwidth of `threads`

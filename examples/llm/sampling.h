@@ -19,7 +19,6 @@ struct Sampling {
   uint32_t seed = 0;         // equal seeds give equal tokens
 };
 
-// Returns whether change_logits() has an effect.
 bool changes_logits(const Sampling& how);
 // Applies the repeat penalty for the last tokens of `before`, and then min-p to the probabilities
 // at temperature 1.

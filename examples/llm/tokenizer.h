@@ -41,7 +41,6 @@ class Tokenizer {
   void append_text(int32_t id, std::string& to) const;
 
   int32_t size() const { return static_cast<int32_t>(types_.size()); }
-  // Returns whether the token ends an answer.
   bool is_end(int32_t id) const { return std::find(ends_.begin(), ends_.end(), id) != ends_.end(); }
   // Returns the token that begins every text, or a negative number.
   int32_t begin() const { return begin_; }

@@ -86,7 +86,6 @@ class Rules {
   const std::filesystem::path path_;
 };
 
-// Returns the plugin's calls and failures as text.
 std::string counts() {
   uint64_t calls = 0, failures = 0;
   for (const yard::KernelInfo& k : Runtime::shared().list().find_kernels("vendor.acme"))
@@ -96,7 +95,6 @@ std::string counts() {
 
 void note(const std::string& text) { std::printf("\n    -- %s\n    ", text.c_str()); }
 
-// Disturbs the answer, depending on the number of tokens so far.
 void disturb(size_t tokens, Rules& rules, const char* broken, const char* repaired) {
   yard::Plugins plugins = Runtime::shared().plugins();
   if (tokens == 8) {

@@ -26,7 +26,6 @@ struct Tensor {
   }
 };
 
-// Builds the head of a file in memory.
 class Head {
  public:
   template <class T>

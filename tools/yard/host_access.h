@@ -12,13 +12,11 @@ namespace yard::tool {
 // The table is never freed. Its threads and features are the same as in every runtime.
 const yard_host_t& host_table();
 
-// Returns the number of threads that a parallel_for of the caller may use.
 int host_threads();
 
 // Returns 1 if this process can use the feature, 0 if not, and -1 for an unknown name.
 int host_feature(const char* name);
 
-// Runs body(begin, end) on parts of [0, count) on the host's threads.
 void host_parallel_for(int64_t count, int64_t grain,
                        const std::function<void(int64_t begin, int64_t end)>& body);
 

@@ -105,13 +105,11 @@ void print_one(const OpInfo& op, const std::vector<Announced>& waiting) {
   print_out("{}", op.kernels.empty() && waiting.empty() ? "  no kernels\n" : table.text(2));
 }
 
-// Prints an op that only plugins that are not opened announce.
 void print_unopened(const std::string& op, const std::vector<Announced>& waiting) {
   print_out("{}\n\n", paint(Paint::kBold, op));
   for (const Announced& a : waiting) print_out("  plugin {}, not opened: {}\n", a.plugin, a.path);
 }
 
-// Returns the ops that unopened plugins announce, or only `op` if it is not empty.
 std::vector<Announced> unopened(const std::string& op) {
   std::vector<Announced> to = announced(Runtime::shared(), &PluginInfo::ops);
   if (!op.empty()) std::erase_if(to, [&](const Announced& a) { return a.name != op; });

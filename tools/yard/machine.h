@@ -22,7 +22,6 @@ struct Machine {
 };
 Machine look_at_machine();
 
-// A CPU feature that kernels can require.
 struct Feature {
   std::string name;
   bool usable = false;
@@ -30,7 +29,6 @@ struct Feature {
 };
 std::vector<Feature> look_at_features();
 
-// An environment variable with the problems that the runtime reports for it.
 struct Variable {
   std::string name, value;
   std::vector<std::string> problems;  // each says what was found and what was expected

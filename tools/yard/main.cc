@@ -61,7 +61,6 @@ int surplus(const CLI::App& app) {
                                takes_call ? "; a call is one argument: put it in quotes" : ""));
 }
 
-// Suggests a command, or the option `--word`.
 std::string similar_command(CLI::App& app, const std::string& word) {
   if (app.get_option_no_throw("--" + word) != nullptr)
     return fmt::format("; did you mean '--{}'?", word);

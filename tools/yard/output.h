@@ -28,7 +28,6 @@ int finish_child_output(int code);
 // Must be called before a fork, because otherwise both processes write the buffered text.
 void flush_output();
 
-// Returns whether the original stdout is a terminal.
 bool output_is_terminal();
 // Returns the descriptor of the original stdout, for a signal handler.
 int output_descriptor();

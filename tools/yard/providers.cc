@@ -73,7 +73,6 @@ Json functions_json(const Functions& functions, const std::vector<Announced>& wa
   return to;
 }
 
-// Returns the places in which a backend is active.
 Cell where(const FunctionProvider& p) {
   std::string text = p.active ? "process" : "";
   for (const Device d : p.devices) text += (text.empty() ? "" : ", ") + to_string(d);

@@ -120,7 +120,6 @@ Json outcome_json(const ParsedCall& call, const Outcome& o) {
 
 void line(const char* what, const std::string& text) { print_out("  {:<10} {}\n", what, text); }
 
-// Returns a text such as "equal bits (reference.cpp)".
 std::string verdict(const Difference& d, const std::string& against) {
   const char* const text = d.equal_bits ? "equal bits"
                            : d.within   ? "within tolerance"

@@ -24,7 +24,6 @@ inline constexpr int kUsage = 2;   // invalid input
 bool colour();
 
 enum class Paint { kPlain, kBold, kGood, kWarning, kBad, kDim };
-// Adds the codes for a colour, if stdout takes colour.
 std::string paint(Paint p, std::string_view text);
 
 // Returns "; did you mean 'list'?", or an empty text if no word is similar.
@@ -88,7 +87,6 @@ class Table {
   // Returns the title and the rows without trailing blanks. If the table is wider than `width`,
   // drops columns at the right until `least` columns are left, and then clips the first two.
   std::vector<Line> lines(size_t width = SIZE_MAX, size_t least = 0) const;
-  // Returns the lines in colour, each indented by `indent`.
   std::string text(size_t indent = 0) const;
 
  private:

@@ -213,7 +213,6 @@ Status read_shapes(const std::vector<const OpInfo*>& ops, const std::vector<std:
   return {};
 }
 
-// Returns the calls on the command line, or the calls of a model, or calls of the chosen ops.
 Result<std::vector<std::string>> chosen_calls(const KernelsQuestion& q) {
   const Listing listing = Runtime::shared().list();
   std::vector<const OpInfo*> ops;

@@ -121,7 +121,6 @@ void scale(BenchCall& call, const OtherPaths& other, double seconds, DispatchFig
   measure_scaling(std::move(all), f.threads, seconds);
 }
 
-// Measures the dynamic call with and without a thousand kernels of other ops.
 void measure_with_others(BenchCall& call, DispatchFigures& f) {
   const Path path = call.dynamic();
   std::vector<double> with, without;

@@ -29,7 +29,6 @@ struct DispatchFigures {
 // has its own. The scaling with threads is measured with the first path.
 using OtherPaths = std::function<std::vector<Path>()>;
 
-// Returns the number of processors, but at least two.
 int default_threads();
 
 // Measures for about `seconds`. `threads` must be at least two. Registers the ops of BenchCall.

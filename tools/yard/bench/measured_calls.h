@@ -16,7 +16,6 @@ namespace yard::tool {
 // Lists of sizes, by the name of a dimension in the schema.
 using Shapes = std::map<std::string, std::vector<int64_t>, std::less<>>;
 
-// Returns the dimensions of an op whose sizes can be chosen.
 std::vector<std::string> measured_dimensions(const OpInfo& op);
 // Returns calls of an op with every combination of sizes and dtypes. Dimensions that are not in
 // `shapes` get usual sizes. If a tensor may be block-quantised, one such dtype is measured as well.

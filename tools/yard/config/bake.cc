@@ -62,7 +62,6 @@ std::string title(const Baked& b) {
                      b.calls == 1 ? "" : "s", b.ops.size(), b.ops.size() == 1 ? "" : "s");
 }
 
-// Returns a comment whose lines begin with `mark`.
 std::string comment(const BakedOp& op, const std::string& mark) {
   std::string to =
       fmt::format("{}{}: {} served {} of {} calls", mark, op.op, op.kernel, op.served, op.calls);
@@ -165,7 +164,6 @@ bool is_namespace(const std::string& text) {
   return std::regex_match(text, kWords) && std::ranges::none_of(split(text, ":"), is_reserved);
 }
 
-// Returns the reasons not to write anything, one line each.
 std::vector<std::string> objections(const BakeQuestion& q, const Baked& b) {
   std::vector<std::string> to;
   for (const CountedCall& c : b.lost) to.push_back(fmt::format("no kernel can run {}", c.call));

@@ -46,7 +46,6 @@ std::set<std::string> op_names(const Runtime& runtime) {
   return names;
 }
 
-// Makes calls of every op from the op's schema and from the conditions of the files.
 Result<Calls> sampled(const Runtime& runtime, const Config& before, const Config& after) {
   const Config configs[] = {before, after};
   Calls to;
@@ -126,7 +125,6 @@ void print_diff(const std::vector<ConfigChange>& changes, const std::vector<Move
             moved > 0 ? fmt::format(", of {} op{}", ops.size(), ops.size() == 1 ? "" : "s") : "");
 }
 
-// Lists the rules that no call tested.
 void print_unmet(const std::vector<std::string>& unmet) {
   if (unmet.empty()) return;
   print_out("No call was found that matches {}: --call and --trace try others\n",

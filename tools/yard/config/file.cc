@@ -28,7 +28,6 @@ void add_config_option(CLI::App& command, std::string& to) {
 
 namespace {
 
-// The modes that the command line names.
 std::vector<std::string>& program_modes() {
   static std::vector<std::string> names;
   return names;

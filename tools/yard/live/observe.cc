@@ -54,7 +54,6 @@ sigset_t block_signals() {
   return wanted;
 }
 
-// Waits for `seconds`, or until one of the signals arrives.
 void wait_or_signal(const sigset_t& wanted, double seconds) {
   timespec most{};
   most.tv_sec = static_cast<time_t>(seconds);

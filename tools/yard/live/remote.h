@@ -28,7 +28,6 @@ class Remote {
   static Result<Remote> connect(int64_t pid,
                                 std::chrono::nanoseconds timeout = std::chrono::seconds(10));
 
-  // Returns the result of a command, or its error.
   Result<Json> request(const std::string& command, const Json& args = Json::object());
 
   int64_t pid() const { return pid_; }

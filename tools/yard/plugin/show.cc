@@ -10,7 +10,6 @@
 namespace yard::tool {
 namespace {
 
-// The features that the command line names.
 std::vector<std::string>& device_features() {
   static std::vector<std::string> features;
   return features;

@@ -69,7 +69,6 @@ const char* to_string(TopSort sort);
 std::vector<TopRow> chosen_rows(const std::vector<TopRow>& rows, const std::string& filter,
                                 TopSort sort, bool reverse);
 
-// Returns the JSON of `yard top --json`.
 Json to_json(const TopModel& model);
 
 }  // namespace yard::tool

@@ -10,7 +10,6 @@
 
 namespace yard::tool {
 
-// Returns a list with one entry for each kernel.
 Json to_json(const VerifyReport& report);
 // Returns "vendor.acme of op softmax passed 42 runs, and 100 are required: dtype 120, layout 8".
 std::string too_few_runs(const KernelReport& kernel);
@@ -20,7 +19,6 @@ std::string reproducer(const std::string& file, std::string_view kernel,
 // Prints a table, and the first failures with the commands that reproduce them.
 void print(const VerifyReport& report, const std::string& file);
 
-// Returns a list with one entry for each backend's verifier of a function.
 Json function_reports_json(const VerifyReport& report);
 // Prints a table, the broken verifiers, and a summary line. Prints nothing without functions.
 void print_function_reports(const VerifyReport& report);
