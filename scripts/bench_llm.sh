@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Compares a language model with llama.cpp, if the model and llama-cpp-python can be fetched. Builds
-# llama-cpp-python once under build/, which takes some minutes. Usage: scripts/bench_llm.sh BUILD
-# [options of bench_llm.py]
+# llama-cpp-python once under build/, which takes some minutes.
+# Usage: scripts/bench_llm.sh BUILD [options of bench_llm.py]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 chat=$1/bin/yard-chat

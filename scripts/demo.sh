@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs a language model on Switchyard's ops. The model answers, shows which kernels served it, and
-# continues while a plugin fails, rules reload, and the plugin is upgraded and unloaded. Usage:
-# scripts/demo.sh [build folder]
+# continues while a plugin fails, rules reload, and the plugin is upgraded and unloaded.
+# Usage: scripts/demo.sh [build folder]
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)

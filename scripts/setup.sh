@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs the packages that a task needs. Usage: scripts/setup.sh [build] [test] [full] [model]
-# [bench] [docs] [lint]
+# Installs the packages that a task needs.
+# Usage: scripts/setup.sh [build] [test] [full] [model] [bench] [docs] [lint]
 #
 # Looks for each tool and header, so that it can run before every task and does nothing if all are
 # present. On Debian and its derivatives it installs missing packages, as root or through sudo. On
