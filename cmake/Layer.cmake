@@ -3,11 +3,11 @@
 #
 # yard_layer(name [IN_CALLS] SOURCES ... [TESTS ...] [STRESS ...] [LIBS ...] [TEST_LIBS ...])
 #   Adds a static library yard_<name> that sees include/, src/ and exactly the layers that
-#   src/LAYERS allows. Calls run the code of IN_CALLS layers, so they are optimised as the build type
-#   says. The other layers run when something changes or asks. They are compiled with -O1, which
-#   takes half the time, or without optimisation for a sanitizer. TESTS make the program <name>_test.
-#   STRESS makes the program <name>_stress_test, which also runs under the thread sanitizer. LIBS are
-#   external libraries, linked privately.
+#   src/LAYERS allows. Calls run the code of IN_CALLS layers, so they are optimised as the build
+#   type says. The other layers run when something changes or asks. They are compiled with -O1,
+#   which takes half the time, or without optimisation for a sanitizer. TESTS make the program
+#   <name>_test. STRESS makes the program <name>_stress_test, which also runs under the thread
+#   sanitizer. LIBS are external libraries, linked privately.
 #
 # yard_backend(name [TEST_ONLY] SOURCES ... [OPS ...] [TESTS ...] [LIBS ...] [TEST_LIBS ...]
 #              [REQUIRES ...])

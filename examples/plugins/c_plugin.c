@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plugin in plain C. It needs only this file and plugin.h and links with nothing.
  *
- * It has a backend, the op leaky_relu, the op's reference kernel, and a faster kernel. Build it with
- * yard_add_plugin(example_c SOURCES c_plugin.c) in CMake, or with
+ * It has a backend, the op leaky_relu, the op's reference kernel, and a faster kernel. Build it
+ * with yard_add_plugin(example_c SOURCES c_plugin.c) in CMake, or with
  *   cc -std=c11 -O2 -shared -fPIC -fvisibility=hidden c_plugin.c -o example_c.so
  */
 /* [head] */
