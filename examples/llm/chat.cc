@@ -117,7 +117,7 @@ int run(const Flags& f, const CLI::App& app) {
   const std::optional<std::string> prompt = prompt_of(f, app);
   ConversationSettings settings = f.conversation;
   if (app.count("--system") > 0) settings.system = f.system;
-  if (f.json || f.profile) settings.note_each = f.profile ? 2 : 8;  // noting costs about 1.5%
+  if (f.json || f.profile) settings.note_each = f.profile ? 2 : 8;  // noting costs 1 to 2 %
   settings.sampling.seed =
       f.seed >= 0 ? static_cast<uint32_t>(f.seed) : uint32_t{std::random_device()()};
   Conversation conversation(settings);

@@ -100,7 +100,7 @@ struct Findings {
     Plugins here = Runtime::shared().plugins();
     if (open)
       for (const PluginInfo& p : here.list())
-        if (p.state == PluginState::kFound) here.load(p.path).ignore();  // list() has failures
+        if (p.state == PluginState::kFound) here.load(p.path).ignore();  // list() shows failures
     plugins = here.list();
     // Only loading checks the digest; would_load() checks it without loading.
     for (PluginInfo& p : plugins) {
