@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See elements.h. Speed does not matter here: each element's address is computed from its number.
+// Speed does not matter here, so each element's address is computed from its number.
 #include "elements.h"
 
 #include <algorithm>
@@ -35,8 +35,8 @@ void store(char* at, T value) {
   std::memcpy(at, &value, sizeof value);
 }
 
-// f16 by its definition: a sign and a number of units, which are 2^-24 and double with each step of
-// the exponent past the first.
+// Decodes f16 by its definition: a sign and a number of units. The unit is 2^-24 and doubles with
+// each step of the exponent past the first.
 double from_f16(uint16_t bits) {
   const int exponent = (bits >> 10) & 0x1f, mantissa = bits & 0x3ff;
   double value =
@@ -54,7 +54,7 @@ uint16_t to_f16(double value) {
   return static_cast<uint16_t>(sign | (units + ((step + 24) << 10)));
 }
 
-// The upper half of an f32, which rounding to even on the lower half makes bf16.
+// bf16 is the upper half of an f32. Conversion rounds the lower half to nearest, ties to even.
 double from_bf16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 uint16_t to_bf16(double value) {
   if (std::isnan(value)) return 0x7fc0;
@@ -62,7 +62,7 @@ uint16_t to_bf16(double value) {
   return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
-// Replaces the element by f(element); 64-bit integers pass through double.
+// Replaces the element by f(element). 64-bit integers pass through double.
 template <class F>
 void change(plugin::Tensor t, char* at, const F& f) {
   const auto number = [&]<class T>(T old) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing into outputs: every dtype, strides, lists of nothing.
+// Tests writing into outputs: every dtype, strides and empty lists.
 #include "elements.h"
 
 #include <cmath>

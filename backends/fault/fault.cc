@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a fault kernel serves a call. `run` is written manually, without the wrapper of plugin.hpp:
-// its exceptions must really leave it, to meet the host's own catch.
+// `run` does not use the wrapper of plugin.hpp, because its exceptions must reach the host's own
+// handler.
 #include "fault.h"
 
 #include <stdexcept>
@@ -11,7 +11,7 @@
 namespace yard::fault {
 namespace {
 
-// A well-mixed word for a number; consecutive numbers give independent-looking words.
+// Mixes the bits of a number, so that consecutive numbers give words that look independent.
 uint64_t mix(uint64_t z) noexcept {
   z *= 0x9e3779b97f4a7c15u;
   z = (z ^ (z >> 32)) * 0xd6e8feb86659fd93u;
@@ -30,10 +30,10 @@ Arguments dim_at_least(uint32_t argument, int axis, int64_t size) {
   };
 }
 
-// A call inside the kernel. It counts itself before it takes the behaviour, and set() looks at the
-// count after it has put a new one in force: with both in one order, what set() frees is not
-// in use. The ticket is taken before the behaviour, so that set() followed by release()
-// reaches every call that still has the old one, also one that has yet to block.
+// A call inside the kernel. It counts itself in active_ before it reads the behaviour, and set()
+// stores the new behaviour before it reads active_. Therefore set() never frees a behaviour that is
+// in use. The ticket is read before the behaviour, so that set() followed by release() also reaches
+// calls that have the old behaviour and have yet to block.
 class FaultKernel::Entry {
  public:
   explicit Entry(FaultKernel& kernel) noexcept : kernel_(kernel) {

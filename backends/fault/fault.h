@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that misbehave on command, for tests of what a host does about it.
 //
-// A FaultKernel makes a descriptor for any op. What it does is a Behaviour, a plain value that may
-// be changed at any time from any thread, also from inside the kernel: a call takes the one in
-// force when it begins. A call that `rate` and `when` pick misbehaves; every other call is served
-// honestly.
+// A FaultKernel makes a descriptor for any op. Its Behaviour may be changed at any time from any
+// thread, also from inside the kernel. A call uses the behaviour that is in force when the call
+// begins. Calls that `rate` and `when` pick misbehave, and all other calls are served honestly.
 //
 //   yard::fault::FaultBackend backend;
 //   yard::fault::FaultKernel kernel({.op = "rms_norm", .id = "fault.a", .outputs = {0}});
@@ -38,31 +37,31 @@ using Arguments = std::function<bool(const yard_value_t* args, uint32_t count)>;
 using Callback =
     std::function<int32_t(yard_call_t* call, const yard_value_t* args, uint32_t count)>;
 
-// What a call does that is picked, in the order of the members from `delay` on.
+// Describes what picked calls do, in the order of the members from `delay` on.
 struct Behaviour {
-  // Which calls are picked: all that satisfy `when`, and of those this share. The same seed and the
-  // same number of draws pick the same calls.
+  // Picks the share `rate` of the calls that satisfy `when`. Equal seeds and equal numbers of draws
+  // pick equal calls.
   double rate = 1;
   Arguments when = {};
 
   std::chrono::nanoseconds delay = {};
-  // Waits for release().
+  // Blocks the call until release().
   bool blocks = false;
-  // Runs inside the kernel: may call ops, register kernels, fork. Not YARD_OK: the call fails with
-  // it.
+  // Runs inside the kernel, and may call ops, register kernels or fork. The call fails with its
+  // result unless that is YARD_OK.
   Callback callback = {};
-  // Fails with this code and message, or by an exception; before that it scribbles over the first
-  // half of every output if requested.
+  // The call fails with this code and message, or throws. If `after_writing` is set, it first
+  // scribbles over the first half of every output.
   bool after_writing = false;
   Throws throws = Throws::kNothing;
   yard_code_t code = YARD_OK;
   std::string message = "injected";
-  // Reports success, with `offset` added to every element of every output.
+  // The call succeeds, with `offset` added to every element of every output.
   bool wrong_numbers = false;
   double offset = 1;
 
-  // How calls are served that do not fail: by this kernel's `run`, or, without one, by filling
-  // every output with `marker`, so that a test can see which kernel ran.
+  // Calls that do not fail run this kernel. If there is none, they fill every output with `marker`,
+  // so that a test can see which kernel ran.
   const yard_kernel_t* delegate = nullptr;
   double marker = 42;
 };
@@ -71,14 +70,14 @@ struct Behaviour {
 // axes count from the end.
 Arguments dim_at_least(uint32_t argument, int axis, int64_t size);
 
-// What every byte of a scribbled element is: a large number in each float type.
+// Every byte of a scribbled element. Gives a large number in each float type.
 inline constexpr uint8_t kScribble = 0x5a;
 
-// What a kernel is to the host; fixed for its life.
+// How a kernel describes itself to the host. Does not change after construction.
 struct Spec {
   std::string op = {};
   std::string id = "fault.test";
-  // Which arguments are written; the backend reads no schema.
+  // The arguments that the kernel writes. The backend does not read the schema.
   std::vector<uint32_t> outputs = {0};
   std::string backend = "fault";
   yard_kind_t kind = YARD_KIND_DEFAULT;
@@ -96,28 +95,26 @@ class FaultKernel {
   FaultKernel(const FaultKernel&) = delete;
   FaultKernel& operator=(const FaultKernel&) = delete;
 
-  // A copy to register, or to change first (limits, verifier, cost). Its strings and `self` are
-  // this object's. It offers no typed entry.
+  // Returns a copy, which may be changed (limits, verifier, cost) before it is registered. Its
+  // strings and `self` belong to this object. It has no typed entry.
   yard_kernel_t descriptor() const noexcept;
 
-  // Calls that begin from now on behave so.
+  // Sets the behaviour of calls that begin from now on.
   void set(Behaviour behaviour);
 
-  // Releases every call that began before; later ones block again while the behaviour requires it.
+  // Releases every call that began before. Later calls block again if the behaviour says so.
   void release() noexcept;
-  // How many calls are blocked now.
+  // Returns how many calls are blocked now.
   int waiters() const noexcept { return waiters_.load(); }
-  // Waits until at least `count` are; false if that takes longer than `patience`.
+  // Waits until at least `count` calls are blocked. Returns false after `patience`.
   bool wait_for_waiters(int count, std::chrono::milliseconds patience) const;
 
-  uint64_t calls() const noexcept { return calls_.load(); }  // begun
-  uint64_t failures() const noexcept {
-    return failures_.load();
-  }  // ended by a code or an exception
-  uint64_t corrupted() const noexcept {
-    return corrupted_.load();
-  }                                                       // ended well, with wrong numbers
-  int active() const noexcept { return active_.load(); }  // inside now
+  // These count the calls that began, that ended with a code or an exception, that returned wrong
+  // numbers, and that run now.
+  uint64_t calls() const noexcept { return calls_.load(); }
+  uint64_t failures() const noexcept { return failures_.load(); }
+  uint64_t corrupted() const noexcept { return corrupted_.load(); }
+  int active() const noexcept { return active_.load(); }
 
  private:
   class Entry;
@@ -135,13 +132,13 @@ class FaultKernel {
   std::atomic<const Behaviour*> behaviour_;
   std::atomic<int> active_{0};
   std::atomic<uint64_t> calls_{0}, draws_{0}, failures_{0}, corrupted_{0};
-  std::atomic<uint32_t> released_{0};  // how often; blocked calls wait for it to move
+  std::atomic<uint32_t> released_{0};  // counts releases; a blocked call waits for a change
   std::atomic<int> waiters_{0};
-  std::mutex mutex_;                                    // of kept_, taken by set() only
+  std::mutex mutex_;                                    // guards kept_; only set() takes it
   std::vector<std::unique_ptr<const Behaviour>> kept_;  // the last is in force
 };
 
-// The backend of fault kernels, with a probe that returns what is set. Must outlive its
+// The backend of fault kernels. Its probe returns the value that is set. Must outlive its
 // registration.
 class FaultBackend {
  public:

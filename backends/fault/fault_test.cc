@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each way to misbehave, by itself and where they meet.
+// Tests each way to misbehave, alone and in combination.
 #include "fault.h"
 
 #include <algorithm>
@@ -139,7 +139,7 @@ TEST_F(Fault, FailsByShape) {
   EXPECT_EQ(small(d), YARD_OK);
   EXPECT_EQ(small.out.data, small.x.data);
   EXPECT_EQ(large(d), YARD_FAULT);
-  // What is not there is not picked.
+  // A call that lacks the argument or the axis is not picked.
   for (const Arguments& when :
        {dim_at_least(1, 1, 0), dim_at_least(1, -2, 0), dim_at_least(9, 0, 0)}) {
     kernel.set({.when = when, .code = YARD_FAULT});

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the fault backend share: a small op `copy(out!, x)` to misbehave in, and its
-// real kernel.
+// Shared by the tests of the fault backend: a small op `copy(out!, x)` and its real kernel.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -48,7 +47,7 @@ inline const yard_kernel_t& real_copy() {
   return kernel.d;
 }
 
-// One call of copy on n elements, 1, 2, 3, ...; everything a host would do.
+// One call of copy on the n elements 1, 2, 3, and so on, made as a host makes it.
 struct OneCall {
   explicit OneCall(int64_t n = 4)
       : out(kF32, {n}, Floats(static_cast<size_t>(n))), x(kF32, {n}, {}) {

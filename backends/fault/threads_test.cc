@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fault kernels under several threads: blocking and letting go, changing behaviour while calls run,
-// forking from inside. Meant for the thread sanitizer too.
+// Tests fault kernels under several threads: blocking and release, changes of behaviour while calls
+// run, and forks from inside a call. Also meant for the thread sanitizer.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,7 +35,8 @@ TEST(FaultThreads, BlocksUntilReleased) {
   EXPECT_EQ(done, 3);
   EXPECT_EQ(kernel.waiters(), 0);
 
-  threads.emplace_back([&] {  // the old release does not count for it
+  // The earlier release does not release this call.
+  threads.emplace_back([&] {
     OneCall call;
     EXPECT_EQ(call(kernel.descriptor()), YARD_OK);
   });
@@ -53,7 +54,8 @@ TEST(FaultThreads, SetThenReleaseReachesEveryBlockedCall) {
         OneCall call;
         EXPECT_EQ(call(kernel.descriptor()), YARD_OK);
       });
-    // Some have not started, some are about to block, some block: all must be released.
+    // At this point some calls have not started, some are about to block and some block. All must
+    // be released.
     if (round % 2 == 0) kernel.wait_for_waiters(1, 1ms);
     kernel.set({});
     kernel.release();
@@ -105,7 +107,7 @@ TEST(FaultThreads, RateHoldsOverAllThreads) {
         for (int n = 0; n < 500; ++n) call(kernel.descriptor());
       });
   }
-  // Which calls fail depends on their order; how many does not.
+  // Which calls fail depends on their order, but the number of failures does not.
   FaultKernel alone({.op = "copy", .seed = 9}, {.rate = 0.5, .code = YARD_FAULT});
   OneCall call;
   for (int n = 0; n < 2000; ++n) call(alone.descriptor());

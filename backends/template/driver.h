@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands for the vendor's own library: whether its unit is there, and what the unit can hold.
+// Stands for the vendor's library: says whether the vendor's unit is present and how much the unit
+// can hold.
 //
-// In a copy this is the part that goes: call the vendor's library instead.
+// In a copy of this backend, replace these functions by calls of the vendor's library.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +11,11 @@ namespace yard::vendor_template {
 
 inline constexpr int64_t kOldestDriver = 3;
 
-// The driver's version; 0 where there is none. Here the variable TEMPLATE_DRIVER sets it, so that tests can
-// try every answer; without it there is a driver.
+// Returns the driver's version, or 0 if there is no driver. The variable TEMPLATE_DRIVER sets the
+// version, so that tests can try every answer. If the variable is not set, there is a driver.
 int64_t driver_version();
 
-// Numbers that fit into the unit at once, inputs and outputs together.
+// How many numbers, inputs and outputs together, fit into the unit at once.
 inline constexpr int64_t kUnitHolds = 1 << 20;
 
 }  // namespace yard::vendor_template

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The descriptor of backend `template`: what it is, when it can be used, what its kernels take.
+// The descriptor of backend `template`: when the backend can be used, and what its kernels accept.
 #include "driver.h"
 #include "kernels.h"
 
 namespace yard::vendor_template {
 namespace {
 
-// Texts of the probe's own reasons. {0} and {1} are the figures of the verdict.
+// The reasons of the probe. {0} and {1} are the figures of the verdict.
 const char* const kReasons[] = {
     "there is no driver of the vendor",
     "the driver has version {0}, and {1} is the oldest that works",
 };
 
-// Asked before the first choice that could use the backend, and again on request. Quick, and without side
-// effects: a machine that lacks the vendor's unit must lose nothing by asking.
+// The host asks before the first choice that could use the backend, and again on request. The probe
+// must be quick and free of side effects, because machines without the vendor's unit run it too.
 int32_t probe(void*, const yard_host_t*, yard_device_t, yard_verdict_t* why) {
   const int64_t version = driver_version();
   if (version >= kOldestDriver) return YARD_OK;

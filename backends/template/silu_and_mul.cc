@@ -6,8 +6,8 @@
 
 namespace yard::vendor_template {
 
-// The claim (limits in plugin.cc, fits() below) was checked before: nothing is checked again here. Threads
-// are the host's; memory that a call needs for itself comes from the host as well (Kernel::workspace).
+// The host has checked the claim (limits in plugin.cc and fits() below), so the kernel checks
+// nothing again. The host also supplies the threads and any workspace (Kernel::workspace).
 void silu_and_mul(plugin::Call call, plugin::Tensor out, plugin::Tensor x) {
   const int64_t d = out.size(-1), rows = d > 0 ? out.numel() / d : 0;
   call.parallel_for(rows, 16, [&](int64_t begin, int64_t end) {
@@ -21,8 +21,9 @@ void silu_and_mul(plugin::Call call, plugin::Tensor out, plugin::Tensor x) {
   });
 }
 
-// Only for what limits cannot express: this is about a product. It sees sizes, never contents, and must give
-// the same answer for the same sizes. Being slower than others is no reason to refuse: that is the cost.
+// Checks what limits cannot express: here, a product of sizes. It sees sizes and never contents,
+// and must always give the same answer for the same sizes. A slow kernel must not refuse calls; it
+// reports a high cost.
 int32_t fits(const yard_query_t* query, yard_verdict_t* verdict) {
   const int64_t rows = query->read[0], d = query->read[1];
   if (d == 0 || rows <= kUnitHolds / 3 / d) return YARD_OK;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a copy of this backend should test, too: that it is there, what it takes, that it computes what the
-// op means, and that it says why not.
+// A copy of this backend should test the same: that the backend is available, which calls it
+// accepts, that results match the op, and that refusals have a reason.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/verify.h>
@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 class Template : public ::testing::Test {
  protected:
-  // Nullptr: as if the variable were not there.
+  // If null, the variable is not set.
   explicit Template(const char* driver = nullptr) {
     if (driver != nullptr)
       ::setenv("TEMPLATE_DRIVER", driver, 1);
