@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// attention.full and .causal: products of oneDNN with an online softmax between them, by blocks of queries and keys.
+// attention.full and attention.causal: oneDNN's products with an online softmax between them, by
+// blocks of queries and keys.
 //
-// Keys and values are packed once, block by block, for all queries and all heads that share them: memory is linear in the
-// sequence. Then each thread takes blocks of queries, the longest first. For a block of keys it multiplies queries with
-// keys, turns scores into weights in the inputs' dtype, and adds weights times values to results in f32.
+// Keys and values are packed once, block by block, for all queries and all heads that share them,
+// so memory is linear in the sequence. Then each thread takes blocks of queries, the longest first.
+// For each block of keys it multiplies queries with keys, turns scores into weights in the inputs'
+// dtype, and adds weights times values to results in f32.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -19,8 +21,8 @@
 namespace yard::onednn {
 namespace {
 
-constexpr int64_t kQueryBlock = 128, kKeyBlock = 512;  // in a block
-constexpr int64_t kLine = 64;                          // bytes: of alignment
+constexpr int64_t kQueryBlock = 128, kKeyBlock = 512;  // queries and keys per block
+constexpr int64_t kLine = 64;                          // alignment in bytes
 
 int64_t blocks_of(int64_t count, int64_t each) { return (count + each - 1) / each; }
 int64_t aligned_bytes(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
@@ -34,13 +36,13 @@ int64_t most_threads() {
   return std::max<int64_t>(1, static_cast<int64_t>(std::thread::hardware_concurrency()));
 }
 
-// The sizes of a call, and how its workspace is divided.
+// The sizes of a call, and how the call divides its workspace.
 struct Shape {
   bool bf16, causal;
   int64_t batch, seq, heads, kv_seq, kv_heads, dim;
   int64_t key_blocks, query_blocks;
-  int64_t block_bytes;   // of a block of keys, or one of values, packed
-  int64_t worker_bytes;  // scores, weights, results, maxima and sums of a block, and its queries
+  int64_t block_bytes;   // of a packed block of keys or of values
+  int64_t worker_bytes;  // scores, weights, results, maxima, sums and queries of a block
 
   Shape(Tensor query, Tensor key, bool is_causal)
       : bf16(query.dtype() == YARD_BF16),
@@ -63,7 +65,7 @@ struct Shape {
   int64_t queries_in(int64_t block) const {
     return std::min(kQueryBlock, seq - block * kQueryBlock);
   }
-  // The end of the keys that a query sees.
+  // Returns the end of the keys that query `i` sees.
   int64_t end_of(int64_t i) const { return causal ? kv_seq - seq + i + 1 : kv_seq; }
 };
 
@@ -73,7 +75,7 @@ char* begin_of(Tensor t, int64_t b, int64_t i, int64_t head) {
          (b * t.stride(0) + i * t.stride(1) + head * t.stride(2)) * yard_unit_bytes(t.c()->dtype);
 }
 
-// A primitive that goes back to the cache; taken when it is first needed.
+// Takes a primitive from the cache at its first use and gives it back at the end.
 class Borrowed {
  public:
   Borrowed() = default;
@@ -94,7 +96,6 @@ class Borrowed {
   std::unique_ptr<Primitive> primitive_;
 };
 
-// One call.
 class Attention {
  public:
   Attention(const Shape& shape, Tensor out, Tensor query, Tensor key, Tensor value, double scale,
@@ -108,13 +109,14 @@ class Attention {
             static_cast<float>(scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(shape.dim)))),
         packed_(workspace) {}
 
-  // Packs keys and values. False if a value is not finite: one of weight 0 would not be left out of a product.
+  // Packs keys and values. Returns false if a value is not finite, because a product cannot leave
+  // out such a value when its weight is 0.
   bool pack(Call call, int64_t workers) {
     std::atomic<int64_t> next{0};
     std::atomic<bool> finite{true};
     call.parallel_for(workers, 1, [&](int64_t, int64_t) {
       const ThreadCount one(nullptr, 1);
-      Borrowed keys[2], values[2];  // of whole blocks, and of the last
+      Borrowed keys[2], values[2];  // for whole blocks, and for the last block
       std::vector<char> scratchpad;
       for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < s_.pairs();) {
         const int64_t block = i % s_.key_blocks, head = i / s_.key_blocks % s_.kv_heads,
@@ -163,13 +165,14 @@ class Attention {
     char* weights;
     float *result, *top, *sum;
     char* queries;
-    Borrowed multiply[2][2], add[2][2];  // by whether queries and keys are fewer than in a block
+    // Indexed by whether there are fewer queries, and fewer keys, than in a whole block.
+    Borrowed multiply[2][2], add[2][2];
     std::vector<char> scratchpad;
   };
 
   char* keys_at(int64_t pair) const { return packed_ + 2 * pair * s_.block_bytes; }
   char* values_at(int64_t pair) const { return keys_at(pair) + s_.block_bytes; }
-  // Keys are columns of their product, values rows.
+  // Keys are the columns of their product, values the rows.
   Key pack_key(bool by_column, int64_t count, int64_t stride) const {
     Key key;
     key.kind = Kind::kPack, key.threads = 1, key.bf16 = s_.bf16, key.wide = true, key.packed = true;
@@ -177,7 +180,7 @@ class Attention {
     key.width = by_column ? s_.dim : count, key.columns = by_column ? count : s_.dim;
     return key;
   }
-  // All rows without gaps: for others oneDNN has slow products only.
+  // Rows have no gaps, because oneDNN's products of other rows are slow.
   Key product_key(int64_t rows, int64_t width, int64_t columns) const {
     Key key;
     key.kind = Kind::kProduct, key.threads = 1, key.bf16 = s_.bf16, key.wide = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention by oneDNN's products against the reference kernel.
+// Compares attention of oneDNN with the reference kernel.
 #include <gtest/gtest.h>
 #include <yard/runtime.h>
 #include <yard/verify.h>
@@ -18,7 +18,8 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-#ifndef YARD_UNDER_ASAN  // many seconds, of what the conformance tests run there
+// Takes many seconds, and the conformance tests run it there.
+#ifndef YARD_UNDER_ASAN
 TEST(OnednnAttention, IsVerified) {
   for (const char* op : {"attention.full", "attention.causal"})
     for (const char* kernel : {"vendor.onednn", "vendor.onednn_bf16"}) {
@@ -35,7 +36,8 @@ TEST(OnednnAttention, IsVerified) {
 }
 #endif
 
-// Several blocks of queries and keys, whole and not, grouped heads, gaps between rows.
+// Covers several blocks of queries and keys, whole and partial, grouped heads and gaps between
+// rows.
 struct Sequence {
   const char* op;
   int64_t seq, kv_seq, heads, kv_heads, dim;
@@ -97,7 +99,7 @@ TEST(OnednnAttention, OfSeveralBlocksEqualsTheReference) {
     Compared(c).expect_equal();
 }
 
-// Keys that are not seen contribute nothing, whatever they hold.
+// Keys that a query does not see contribute nothing, whatever they hold.
 TEST(OnednnAttention, NaNAndInfinitiesAreTheReferences) {
   const Sequence c{"attention.causal", 200, 700, 1, 1, 16};
   Compared last_key(c), one_key(c), infinite(c), least(c);

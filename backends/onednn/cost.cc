@@ -16,13 +16,15 @@ namespace {
 
 using plugin::ProductTimes;
 
-// Finding the primitive, and starting OpenMP's threads.
+// The time to find the primitive and to start OpenMP's threads.
 constexpr double kFixedNs = 10000;
 
-// On this thread alone: other threads of OpenMP would make a process that cannot be forked. Negative: no such product.
+// Measures on this thread alone, because a process with more OpenMP threads cannot be forked. The
+// result is negative if oneDNN has no such product.
 template <bool bf16, bool packed>
 ProductTimes measure() {
-  // Rows of a usual length: their distance decides on how well caches work. Packed forms have up to 64 columns in a block.
+  // The width is typical, because the distance of rows decides how well caches work. Packed forms
+  // have up to 64 columns in a block.
   constexpr int64_t kColumns = packed ? 64 : 32, kWidth = 4096;
   const ThreadCount one(nullptr, 1);
   std::vector<float> a(ProductTimes::kRows[2] * kWidth, 0.5f), b(kColumns * kWidth, 0.5f),
@@ -55,13 +57,13 @@ ProductTimes measure() {
   return to;
 }
 
-// A score of attention with 128 elements in a head, on this thread alone: one head of some queries.
+// Measures a score of attention with 128 elements per head, on this thread alone, from one head
+// with a few queries.
 template <bool bf16>
 double measure_score() {
-  constexpr int64_t kQueries = 256, kKeys = 256,
-                    kDim = 128;  // keys are packed once for all queries
-  std::vector<float> q(kQueries * kDim), kv(kKeys * kDim),
-      o(kQueries * kDim);  // zeros in any dtype
+  constexpr int64_t kQueries = 256, kKeys = 256, kDim = 128;
+  // Zeros of f32 are also zeros of bf16.
+  std::vector<float> q(kQueries * kDim), kv(kKeys * kDim), o(kQueries * kDim);
   const int64_t query_shape[] = {1, kQueries, 1, kDim}, key_shape[] = {1, kKeys, 1, kDim};
   const auto tensor = [](std::vector<float>& data, const int64_t* shape) {
     yard_tensor_t t{};
@@ -93,7 +95,8 @@ double measure_score() {
 }  // namespace
 
 double attention_ns(bool bf16, double scores, double dim, double units) {
-  constexpr double kMeasuredDim = 128, kExponential = 16;  // as many products as a score costs more
+  // The softmax of a score costs as much as kExponential products.
+  constexpr double kMeasuredDim = 128, kExponential = 16;
   const double each = bf16 ? plugin::measured_once<measure_score<true>>()
                            : plugin::measured_once<measure_score<false>>();
   if (each < 0) return -1;

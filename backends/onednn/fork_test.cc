@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A forked child never enters oneDNN, which would wait for threads that do not exist there: not through
-// the runtime it inherits, not through one of its own, not through the kernel itself.
+// A forked child never enters oneDNN, which would wait for threads that do not exist there. The
+// tests try the inherited runtime, a new runtime and a direct call of the kernel.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/wait.h>
@@ -22,7 +22,8 @@ struct Row {
   TensorView tx{x.data(), DType::f32, {64, 512}}, tout{out.data(), DType::f32, {64, 512}};
 };
 
-// The number of the first expectation that failed in the child, 0 if all held, -1 if it hung or died.
+// Returns the number of the first expectation that failed in the child, 0 if all held, or -1 if the
+// child hung or died.
 int in_child(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) {
@@ -49,12 +50,12 @@ TEST(OnednnFork, IsUnavailableInTheChildWithThatReason) {
               if (reason_of(Runtime::shared()) != "forked|") return 1;
               const Status s = Runtime::shared().call("softmax", {row.tout, row.tx}, forced);
               if (s.ok() || s.to_string().find("forked child") == std::string::npos) return 2;
-              // Others serve the call.
+              // Other kernels serve the call.
               if (!Runtime::shared().call("softmax", {row.tout, row.tx}).ok()) return 3;
               return row.out[0] == 1.0f / 512 ? 0 : 4;
             }),
             0);
-  // The parent goes on.
+  // The parent still uses oneDNN.
   EXPECT_EQ(reason_of(Runtime::shared()), "available");
   EXPECT_TRUE(Runtime::shared().call("softmax", {row.tout, row.tx}, forced).ok());
 }
@@ -80,7 +81,7 @@ TEST(OnednnFork, TheKernelItselfDeclines) {
   ASSERT_TRUE(Runtime::shared().call("softmax", {row.tout, row.tx}, forced).ok());
   const yard_plugin_t* plugin = descriptor();
   yard_verdict_t why{};
-  // Watched by the test's own copy of the backend, beside the one inside the library.
+  // This process has two copies of the backend: the test's, which watches here, and the library's.
   ASSERT_EQ(plugin->backends[0]->probe(nullptr, nullptr, {1, 0}, &why), YARD_OK);
   EXPECT_EQ(in_child([&] {
               yard_verdict_t verdict{};
@@ -98,7 +99,7 @@ TEST(OnednnFork, TheKernelItselfDeclines) {
             0);
 }
 
-// OpenMP ends the process if it cannot start a thread. (In a child that has inherited a runtime it is unavailable anyway.)
+// OpenMP ends the process if it cannot start a thread.
 TEST(OnednnThreads, IsNotUsedWhereNoThreadCanBeStarted) {
   int failed = -1;
   std::thread([&] {
@@ -116,7 +117,8 @@ TEST(OnednnThreads, IsNotUsedWhereNoThreadCanBeStarted) {
       if (reason_of(own) == "available") return 4;
       return own.call("softmax", {row.tout, row.tx}).ok() ? 0 : 5;
     });
-  }).join();  // on which OpenMP has no threads yet
+    // OpenMP has no threads for this new thread yet.
+  }).join();
   EXPECT_EQ(failed, 0);
 }
 

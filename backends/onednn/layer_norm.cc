@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// layer_norm: oneDNN's primitive, and in double the rows that its f32 sums do not suit.
+// layer_norm uses oneDNN's primitive, and computes in double the rows that f32 sums do not suit.
 #include <algorithm>
 #include <utility>
 
@@ -18,7 +18,7 @@ struct Norm {
   double eps;
 
   bool unsuited(int64_t r) const { return !suits_layer_norm(range_of(x + r * width, width), eps); }
-  // Whether all that the rows share can be used in f32.
+  // Whether the operands that all rows share can be used in f32.
   bool shared_parts_suit() const {
     return (eps == 0 || (eps >= 1e-30 && eps <= 1e30)) &&
            (weight == nullptr || suits_scaling(range_of(weight, width))) &&
@@ -29,13 +29,15 @@ struct Norm {
   }
 };
 
-// A row that oneDNN must not decide: its number, and where it can still be read afterwards.
+// A row that oneDNN must not compute: its number, and where its input can be read after the
+// primitive ran.
 struct Kept {
   int64_t row;
   const float* x;
 };
 
-// Finds the unsuited rows, and copies them where the output will overwrite them. False: no memory.
+// Finds the unsuited rows, and copies them if the output will overwrite them. Returns false if
+// there is no memory.
 bool keep_rows(Call call, const Norm& n, int64_t count, std::span<Kept>& kept) {
   if (count == 0) return true;
   kept = scratch<Kept>(call, count);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// layer_norm against the reference: ordinary rows, and the rows that f32 sums do not suit.
+// Compares layer_norm with the reference for ordinary rows and for rows that f32 sums do not suit.
 #include <limits>
 
 #include "kernels.h"
@@ -15,7 +15,7 @@ using testing::kMostElements;
 using testing::kNan;
 using testing::normal;
 
-// With every mix of weight and bias.
+// Tries every combination of weight and bias.
 void expect_all_mixes(int64_t rows, int64_t width, const std::vector<float>& x, double eps = 1e-5) {
   const auto w = normal(size_t(width), 1, 0, 2), b = normal(size_t(width), 1, 0, 3);
   expect_as_reference({"layer_norm", rows, width, x, {}, {}, eps});

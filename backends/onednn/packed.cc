@@ -13,7 +13,7 @@ bool has_packed_form() {
   try {
     return is_blocked(packed_form(pack_key(bf16, 4096, 4096, 4096)));
   } catch (const dnnl::error&) {
-    return false;  // no such product at all
+    return false;  // oneDNN has no such product
   }
 }
 
@@ -31,7 +31,8 @@ Key pack_key(bool bf16, int64_t n, int64_t k, int64_t stride) {
   return key;
 }
 
-// The weight may be any tensor: only when the state is used has the host compared it with the call's.
+// The weight may be any tensor. The host compares the loaded weight with a call's weight only when
+// the state is used.
 int32_t PackedWeight::load(Call call, plugin::Named weights) {
   weight_ = weights.tensor("weight");
   const auto fits = [](Tensor w) {
@@ -58,7 +59,8 @@ int32_t PackedWeight::prepare(Call call, plugin::Arguments) {
     return call.fail(YARD_TRANSIENT, "no memory for a packed weight of %lld bytes",
                      static_cast<long long>(bytes_));
   try {
-    Primitive pack(key);  // used once
+    // The primitive is used only once, so it does not go to the cache.
+    Primitive pack(key);
     std::vector<char> scratchpad(pack.scratchpad_bytes() + 64);
     pack.execute({packed_.get(), weight_.data<void>()}, scratchpad.data());
   } catch (const dnnl::error& e) {

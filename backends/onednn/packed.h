@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights of linear in the form that oneDNN's product reads fastest, made once for the weight that an instance has loaded.
+// Holds a weight of linear in the form that oneDNN's product reads fastest. Made once for the
+// weight that an instance has loaded.
 #pragma once
 
 #include <cstdlib>
@@ -10,14 +11,14 @@
 
 namespace yard::onednn {
 
-// The state of linear_packed(). The host uses it only for calls that pass the very weight that was loaded.
+// The state of linear_packed(). The host uses it only for calls that pass the loaded weight.
 class PackedWeight {
  public:
   explicit PackedWeight(plugin::Named) noexcept {}
   int32_t load(Call call, plugin::Named weights);
   int32_t prepare(Call call, plugin::Arguments args);
   int64_t bytes() const noexcept { return bytes_; }
-  // Null if the weight has no elements.
+  // Returns null if the weight has no elements.
   void* data() const noexcept { return packed_.get(); }
 
  private:
@@ -29,10 +30,11 @@ class PackedWeight {
   int64_t bytes_ = 0;
 };
 
-// Whether oneDNN has a form of its own for weights on this processor; found once.
+// Whether oneDNN packs weights into blocks on this processor. Found out once.
 bool packs_weights(bool bf16);
 
-// The key of the primitive that packs a weight [n, k], with rows that are `stride` apart, for the product x * weight^T.
+// Returns the key of the primitive that packs a weight [n, k], whose rows are `stride` apart, for
+// the product x * weight^T.
 Key pack_key(bool bf16, int64_t n, int64_t k, int64_t stride);
 
 }  // namespace yard::onednn

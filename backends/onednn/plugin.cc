@@ -20,7 +20,8 @@ const char* const kReasons[] = {
     "no thread can be started, and its OpenMP library ends the process then",
 };
 
-// Touches no thread of OpenMP: asking whether it can be used must not make a process that cannot be forked.
+// Touches no OpenMP thread, because a query about the backend must not make a process that cannot
+// be forked.
 int32_t probe(void*, const yard_host_t*, yard_device_t, yard_verdict_t* why) {
   watch_forks();
   stop_profiling();
@@ -80,7 +81,7 @@ plugin::Kernel product(plugin::Kernel of, const char* summary = "oneDNN's produc
       .flags(YARD_KERNEL_FAILS_BEFORE_WRITING);
 }
 
-// Of instances that have loaded the weight.
+// For instances that have loaded the weight.
 template <bool bf16>
 plugin::Kernel packed_linear(const char* id) {
   return plugin::with_state<PackedWeight>(
@@ -96,13 +97,13 @@ const char* const kAttentionReads[] = {"batch", "heads", "seq", "kv_seq", "dim",
 template <bool bf16, bool causal>
 double attention_cost(void*, const int64_t* f, uint32_t) {
   const double rows = size_of(f[0]) * size_of(f[1]) * size_of(f[2]), keys = size_of(f[3]);
-  // Of a causal call half of the scores, and the whole blocks on the diagonal.
+  // A causal call has half of the scores, and the whole blocks on the diagonal.
   const double scores = rows * (causal ? (keys - size_of(f[2]) / 2 + 256) : keys);
   return attention_ns(bf16, std::min(scores, rows * keys), size_of(f[4]), rows / 128);
 }
 
-// Blocks are padded to 64 keys and elements, so that small ones would take many times the memory of their tensors. Sums over
-// longer heads in f32 come near the tolerance.
+// Blocks are padded to 64 keys and elements, so small blocks would take many times the memory of
+// their tensors. For longer heads, f32 sums come near the tolerance.
 void add_attention(plugin::Plugin& p) {
   using plugin::at_least, plugin::dtypes;
   static constexpr yard_limit_t f32[] = {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The claims of backend `onednn`: what it takes, and the reason where it does not.
+// Tests which calls backend `onednn` accepts, and its reasons for refusing others.
 #include <gtest/gtest.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@
 namespace yard::onednn {
 namespace {
 
-// Why vendor.onednn would not run a call; empty if it could.
+// Returns why vendor.onednn would refuse a call, or an empty text if it could run.
 std::string refusal(const char* call) {
   const auto e = Runtime::shared().explain(call);
   EXPECT_TRUE(e.ok()) << e.status().to_string();
@@ -39,7 +39,7 @@ TEST(OnednnPlugin, IsThere) {
   EXPECT_TRUE(found);
 }
 
-// In a process of its own, with the flags that oneDNN has initially on aarch64.
+// Runs in a separate process, with the profiling flags that oneDNN initially has on aarch64.
 [[noreturn]] void call_and_look_for_the_map(const char* flags) {
   for (const char* name : {"ONEDNN_JIT_PROFILE", "DNNL_JIT_PROFILE"}) ::unsetenv(name);
   if (flags != nullptr) ::setenv("DNNL_JIT_PROFILE", flags, 1);

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making, running and keeping oneDNN primitives.
 #include "primitives.h"
 
 #include <algorithm>
@@ -10,7 +9,7 @@
 namespace yard::onednn {
 namespace {
 
-// Attention uses up to twelve for each thread.
+// The capacity of the shared cache. Attention uses up to twelve primitives per thread.
 constexpr size_t kKept = 512;
 
 dnnl::memory::data_type type_of(bool bf16) {
@@ -37,7 +36,7 @@ dnnl::memory::desc packed_form(const Key& key) {
 }
 
 int64_t most_packed_bytes(const Key& key) {
-  constexpr int64_t kBlock = 64;  // in both directions, at most
+  constexpr int64_t kBlock = 64;  // the largest block in either direction
   const auto padded = [](int64_t n) { return (n + kBlock - 1) / kBlock * kBlock; };
   return padded(key.width) * padded(key.columns) * (key.bf16 ? 2 : 4);
 }
@@ -172,7 +171,7 @@ std::unique_ptr<Primitive> PrimitiveCache::take(const Key& key) {
 }
 
 void PrimitiveCache::give_back(std::unique_ptr<Primitive> primitive) {
-  std::unique_ptr<Primitive> oldest;  // ends after the lock
+  std::unique_ptr<Primitive> oldest;  // destroyed after the lock is released
   const std::lock_guard lock(mutex_);
   idle_.push_back(std::move(primitive));
   if (idle_.size() > capacity_) {
@@ -197,7 +196,7 @@ uint64_t PrimitiveCache::made() const {
 }
 
 int32_t run_primitive(plugin::Call call, Key key, const Operands& on) {
-  // Waking a thread takes as long as these many elements.
+  // Waking a thread takes as long as this many elements.
   constexpr int64_t kElementsPerThread = 16384, kMostPieces = 1 << 20;
   const int64_t pieces =
       key.kind == Kind::kProduct

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cache of primitives: what comes back is used again, it stays small, and threads do not share.
+// Tests the cache of primitives: it reuses primitives, stays small, and does not share them among
+// threads.
 #include "primitives.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +44,7 @@ TEST(OnednnPrimitives, StayBounded) {
   PrimitiveCache cache(3);
   for (int64_t rows = 1; rows <= 50; ++rows) cache.give_back(cache.take(softmax_of(rows, 8)));
   EXPECT_EQ(cache.idle(), 3u);
-  // The last three are there, the first is gone.
+  // The last three primitives are in the cache, and the first is gone.
   for (int64_t rows : {48, 49, 50}) cache.give_back(cache.take(softmax_of(rows, 8)));
   EXPECT_EQ(cache.made(), 50u);
   cache.give_back(cache.take(softmax_of(1, 8)));

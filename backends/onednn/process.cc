@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forks and OpenMP threads.
 #include "process.h"
 
 #include <oneapi/dnnl/dnnl.h>
@@ -11,7 +10,7 @@
 #include <mutex>
 #include <vector>
 
-// oneDNN brings the OpenMP library along; where its threads are of another kind, these are not there.
+// OpenMP functions. They are null if oneDNN was built for another kind of threads.
 extern "C" {
 __attribute__((weak)) int omp_get_max_threads(void);
 __attribute__((weak)) void omp_set_num_threads(int count);
@@ -22,13 +21,13 @@ namespace {
 
 std::atomic<bool> g_forked{false};
 
-// How many threads OpenMP has for this one, itself included.
+// How many threads OpenMP has for this thread, itself included.
 thread_local constinit int t_threads = 1;
 
 }  // namespace
 
 bool can_start(int count) noexcept {
-  pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;  // all of them at once
+  pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;  // holds all threads until the last has started
   const auto wait = [](void* of) -> void* {
     pthread_mutex_lock(static_cast<pthread_mutex_t*>(of));
     pthread_mutex_unlock(static_cast<pthread_mutex_t*>(of));
@@ -73,7 +72,7 @@ ThreadCount::ThreadCount(const yard_host_t* host, int64_t most) noexcept {
   if (host != nullptr && host->concurrency != nullptr)
     limit = std::min<int64_t>(limit, host->concurrency(host->self));
   value_ = static_cast<int>(std::max<int64_t>(limit, 1));
-  // OpenMP has threads for each caller, and ends the process if it gets none.
+  // OpenMP keeps threads for each caller, and ends the process if it cannot start one.
   if (value_ > t_threads) {
     if (can_start(value_ - t_threads))
       t_threads = value_;

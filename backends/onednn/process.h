@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// What oneDNN needs of the process: OpenMP threads, which no forked child has.
+// Guards oneDNN's use of OpenMP threads, which do not exist in a forked child.
 #pragma once
 
 #include <yard/plugin.h>
 
 namespace yard::onednn {
 
-// Begins to watch for forks; after the first time it does nothing.
+// Begins to watch for forks. Later calls do nothing.
 void watch_forks();
 
-// Turns off what oneDNN notes for profilers, unless the environment asks for it. On aarch64 it would
-// write /tmp/perf-PID.map by default, through symbolic links of other users. Call it before the
-// first use of oneDNN.
+// Turns off oneDNN's output for profilers, unless the environment asks for it. By default oneDNN on
+// aarch64 writes /tmp/perf-PID.map and follows symbolic links of other users. Call this function
+// before the first use of oneDNN.
 void stop_profiling() noexcept;
 
-// Whether this process was forked from one in which forks were watched. OpenMP's threads do not exist
-// here, and the first parallel region would wait for them for ever.
+// Returns whether this process was forked after watch_forks(). OpenMP's threads do not exist in
+// such a process, and its first parallel region would wait for them for ever.
 bool forked() noexcept;
 
-// Whether so many more threads can be started now: starts them, and waits for their end.
+// Returns whether `count` more threads can be started now. Starts them and waits for their end.
 bool can_start(int count) noexcept;
 
-// As long as it lives, oneDNN uses as many OpenMP threads for this caller as the host would use of its
-// own, and no more than `most`: one where the caller is itself a piece of a parallel_for. No more than can be had.
+// During its life, oneDNN uses as many OpenMP threads for this caller as the host would use, but at
+// most `most` and at most as many as can be started. In a piece of a parallel_for, oneDNN uses one
+// thread.
 class ThreadCount {
  public:
   ThreadCount(const yard_host_t* host, int64_t most) noexcept;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear and matmul: oneDNN's product of matrices, in f32, or in bf16 with sums in f32.
+// linear and matmul use oneDNN's product of matrices, in f32, or in bf16 with f32 sums.
 #include <algorithm>
 
 #include "kernels.h"
@@ -14,7 +14,7 @@ int64_t row_stride(Tensor t) {
   return t.rank() > 1 && t.size(-2) > 1 ? t.stride(-2) : std::max<int64_t>(t.size(-1), 1);
 }
 
-// The first byte of matrix number `i` of a batch.
+// Returns the first byte of matrix `i` of a batch.
 void* matrix_at(Tensor t, int64_t i) {
   int64_t offset = 0;
   for (int axis = t.rank() - 3; axis >= 0; i /= t.size(axis--))
@@ -26,7 +26,7 @@ int32_t declines_in_child(Call call) {
   return call.fail(YARD_DECLINED, "oneDNN's threads do not exist in a forked child");
 }
 
-// `packed`: the weight in packed_form(); null: as it is.
+// `packed` is the weight in packed_form(), or null to read `weight`.
 int32_t run_linear(Call call, Tensor out, Tensor x, Tensor weight, Tensor bias, void* packed) {
   if (forked()) return declines_in_child(call);
   if (out.numel() == 0) return YARD_OK;

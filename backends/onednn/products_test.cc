@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear and matmul by oneDNN against the reference kernel.
+// Compares linear and matmul of oneDNN with the reference kernel.
 #include <gtest/gtest.h>
 #include <yard/bound.h>
 #include <yard/runtime.h>
@@ -27,7 +27,8 @@ KernelReport verified(const char* op, const char* kernel) {
   return k;
 }
 
-#ifndef YARD_UNDER_ASAN  // half a minute, of what the conformance tests run there
+// Takes half a minute, and the conformance tests run it there.
+#ifndef YARD_UNDER_ASAN
 TEST(OnednnProducts, AreVerified) {
   EXPECT_TRUE(verified("linear", "vendor.onednn").verified());
   EXPECT_TRUE(verified("matmul", "vendor.onednn").verified());
@@ -42,7 +43,8 @@ TEST(OnednnProducts, InBf16AreVerifiedWhereTheProcessorHasIt) {
   }
 }
 
-// The kernel with packed weights, also where oneDNN packs them in no form of its own, so that it would not be selected.
+// Returns the kernel with packed weights, even if oneDNN does not pack into blocks here and the
+// kernel would not be selected.
 yard_kernel_t packed_kernel(const char* id) {
   const yard_plugin_t& all = *descriptor();
   for (uint32_t i = 0; i < all.kernel_count; ++i)
@@ -69,7 +71,7 @@ struct PackedRuntime {
     c.add_kernel(k);
     runtime.apply(std::move(c)).or_throw();
   }
-  // The kernel that served.
+  // Returns the id of the kernel that served the call.
   std::string call(const Instance& instance, const TensorView& out, const TensorView& x,
                    const TensorView& weight, const char* force = "vendor.packed") {
     ResultRecord record;
@@ -118,7 +120,7 @@ TEST(OnednnPacked, OneCopyServesAllNumbersOfRows) {
     ASSERT_EQ(r.call(project, view(to, {rows, kN}), x, weight), "vendor.packed");
     ASSERT_EQ(r.call(project, view(expected, {rows, kN}), x, weight, "reference.cpp"),
               "reference.cpp");
-    EXPECT_EQ(to, expected) << rows << " rows";  // small integers: exact
+    EXPECT_EQ(to, expected) << rows << " rows";  // exact, because all values are small integers
     EXPECT_EQ(project.states(), 1u);
   }
   EXPECT_GE(project.state_bytes(), w.size() * sizeof(float));
@@ -133,12 +135,12 @@ TEST(OnednnPacked, ServesNoOtherWeight) {
   EXPECT_EQ(r.call(project, out, x, view(w, {8, 4}), ""), "vendor.packed");
   EXPECT_NE(r.call(project, out, x, view(other, {8, 4}), ""), "vendor.packed");
   EXPECT_EQ(to[7], 8);
-  // Loaded again after a change.
+  // Load again after a change of the weight.
   w.assign(w.size(), 3);
   project.load({{"weight", view(w, {8, 4})}}).or_throw();
   EXPECT_EQ(r.call(project, out, x, view(w, {8, 4}), ""), "vendor.packed");
   EXPECT_EQ(to[7], 12);
-  // What cannot be packed: other kernels serve.
+  // Other kernels serve weights that cannot be packed.
   for (const TensorView& bad :
        {TensorView(), TensorView(w.data(), DType::f32, {32}),
         TensorView(w.data(), DType::f32, {8, 4}, {1, 8}), TensorView(nullptr, DType::f32, {8, 4}),

@@ -8,7 +8,7 @@
 namespace yard::onednn {
 namespace {
 
-// Turns the pattern of a float into an integer that compares like the number, and back.
+// Turns the bit pattern of a float into an integer that compares like the float, and back.
 constexpr int32_t ordered(int32_t bits) noexcept { return bits ^ ((bits >> 31) & 0x7fffffff); }
 constexpr int32_t kInfinity = 0x7f800000;
 constexpr int32_t kNegativeInfinity = ordered(std::bit_cast<int32_t>(0xff800000u));
@@ -44,9 +44,9 @@ bool suits_layer_norm(const Range& r, double eps) noexcept {
   const double least = r.least(), greatest = r.greatest();
   const double largest = std::max(std::abs(least), std::abs(greatest));
   const double spread = greatest - least;
-  // 2^50 squared, times the longest row, is still a float. A mean that is large against the spread
-  // carries its rounding into every difference. Squares of less than 2^-40 leave the normal numbers,
-  // which shows unless eps covers them.
+  // 2^50 squared, times the longest row, is still a finite float. If the mean is large against the
+  // spread, its rounding error spoils every difference. Squares of values below 2^-40 are
+  // subnormal, which shows unless eps covers them.
   return largest <= 0x1p50 && largest <= 1.25 * spread && (spread >= 0x1p-40 || eps >= 1e-12);
 }
 

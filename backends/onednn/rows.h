@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of f32: finding those that oneDNN's arithmetic does not suit, and computing them in double.
+// Finds the rows of f32 that oneDNN's arithmetic gets wrong, and computes them in double.
 #pragma once
 
 #include <yard/plugin.hpp>
@@ -10,38 +10,40 @@
 
 namespace yard::onednn {
 
-// The least and the greatest bit pattern of a row, in the order of the numbers: -NaN, -inf, ..., -0, 0,
-// ..., inf, NaN. Found with integer compares only, several elements at once.
+// The least and the greatest bit pattern of a row, in the order -NaN, -inf, ..., -0, 0, ..., inf,
+// NaN. They are found with integer compares only, several elements at once.
 struct Range {
   int32_t low, high;
-  bool finite() const noexcept;                  // nothing infinite, nothing NaN
-  bool negative_only_infinity() const noexcept;  // nothing but -inf
+  bool finite() const noexcept;                  // no infinity and no NaN
+  bool negative_only_infinity() const noexcept;  // every element is -inf
   bool has_nan_or_infinity() const noexcept;     // a NaN or +inf; -inf does not count
   float least() const noexcept;
   float greatest() const noexcept;
 };
 Range range_of(const float* row, int64_t width) noexcept;
 
-// A softmax of such a row is NaN throughout; oneDNN's is not always.
+// Returns whether the softmax of such a row is NaN throughout. oneDNN's result is not always NaN
+// then.
 bool softmax_is_nan(const Range& r) noexcept;
 
-// Whether f32 sums serve layer_norm for such a row: values whose squares neither overflow nor vanish, and
-// an offset that does not drown the differences.
+// Returns whether f32 sums serve layer_norm for such a row: squares must neither overflow nor
+// vanish, and the mean must not be so large that differences from it lose their digits.
 bool suits_layer_norm(const Range& r, double eps) noexcept;
-// Whether weights or biases of that range can be multiplied and added in f32.
+// Returns whether weights or biases in that range can be multiplied and added in f32.
 bool suits_scaling(const Range& r) noexcept;
 
-// Brings the sum of a row of probabilities to 1 where it drifted; the sum is taken in double.
+// Scales a row of probabilities so that their sum, taken in double, is 1 if it has drifted.
 void settle_sum(float* row, int64_t width) noexcept;
 
-// One row as the op is defined, in double; `out` may be `x`. `weight` and `bias` may be null.
+// Computes one row in double, as the op defines it. `out` may be `x`. `weight` and `bias` may be
+// null.
 void layer_norm_row(float* out, const float* x, const float* weight, const float* bias,
                     int64_t width, double eps) noexcept;
 
-// Rows that one piece of a parallel_for should have at least.
+// Returns the least number of rows for one piece of a parallel_for.
 inline int64_t rows_per_piece(int64_t width) noexcept { return 1 + (int64_t{1} << 15) / width; }
 
-// How many rows unsuited(row) holds for; any number of threads look.
+// Counts the rows for which unsuited(row) is true, on any number of threads.
 template <class Unsuited>
 int64_t count_rows(plugin::Call call, int64_t rows, int64_t width, const Unsuited& unsuited) {
   std::atomic<int64_t> count{0};
@@ -53,7 +55,8 @@ int64_t count_rows(plugin::Call call, int64_t rows, int64_t width, const Unsuite
   return count.load(std::memory_order_relaxed);
 }
 
-// `count` things of the host's memory, there until the call ends; empty when there is none.
+// Returns `count` values in the host's memory, which live until the call ends. Returns an empty
+// span if there is no memory.
 template <class T>
 std::span<T> scratch(plugin::Call call, int64_t count) {
   const yard_host_t* host = call.c()->host;

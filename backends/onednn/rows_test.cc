@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rows are oneDNN's and which are not.
+// Tests which rows oneDNN computes and which are computed in double.
 #include "rows.h"
 
 #include <gtest/gtest.h>

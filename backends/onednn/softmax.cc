@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// softmax: oneDNN's primitive, then the rows whose softmax is NaN, then sums that drifted.
+// softmax runs oneDNN's primitive, then corrects rows whose softmax is NaN and rows whose sum has
+// drifted.
 #include <algorithm>
 #include <limits>
 
@@ -17,7 +18,7 @@ int32_t softmax(Call call, Tensor out, Tensor x) {
   float *to = out.data<float>(), *from = x.data<float>();
   const auto is_nan = [&](int64_t r) { return softmax_is_nan(range_of(from + r * width, width)); };
 
-  // Which rows they are is written down before the primitive runs: out may lie on x.
+  // The numbers of these rows are stored before the primitive runs, because `out` may be `x`.
   const int64_t count = count_rows(call, rows, width, is_nan);
   const std::span<int64_t> nan_rows =
       count > 0 ? scratch<int64_t>(call, count) : std::span<int64_t>();

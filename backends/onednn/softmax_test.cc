@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// softmax against the reference: ordinary rows, and the rows that oneDNN alone gets wrong.
+// Compares softmax with the reference for ordinary rows and for rows that oneDNN alone gets wrong.
 #include <limits>
 
 #include "testing.h"
@@ -52,7 +52,7 @@ TEST(OnednnSoftmax, ARowOfNanDoesNotAffectOthers) {
     EXPECT_EQ(std::isnan(out[r * 33]), r == 2 || r == 4 || r == 7) << "row " << r;
 }
 
-// Sums in f32 lose these: each element is less than half a unit of the largest.
+// f32 sums lose these elements, because each is less than half a unit of the largest.
 TEST(OnednnSoftmax, ManySmallElementsBesideALargeOne) {
   for (int64_t width : {4096, 65536}) {
     std::vector<float> x(static_cast<size_t>(width), -17.5f);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of oneDNN's kernels share: a call by name with a kernel forced, and a comparison with the
-// reference kernel under the op's own tolerance.
+// Shared by the tests of oneDNN's kernels: a call by name with a forced kernel, and a comparison
+// with the reference kernel under the op's own tolerance.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,8 @@
 
 namespace yard::onednn::testing {
 
-// Of tests over many shapes. Under a sanitizer an element takes long, and the shapes matter to it.
+// Limits tests over many shapes. Under a sanitizer each element takes long, and only the shapes
+// matter.
 #if defined(YARD_UNDER_ASAN)
 inline constexpr int64_t kMostElements = 100'000;
 #else
@@ -34,7 +35,7 @@ inline std::vector<float> normal(size_t count, float scale = 1, float offset = 0
   return v;
 }
 
-// A row-wise call on [rows, width]; weight and bias where they are not empty.
+// A row-wise call on [rows, width]. An empty weight or bias is not passed.
 struct Case {
   std::string op;
   int64_t rows, width;
@@ -65,7 +66,7 @@ struct Case {
   }
 };
 
-// Whether oneDNN gives what the reference gives, in its own memory and in place.
+// Expects that oneDNN gives the reference's results, into separate memory and in place.
 inline void expect_as_reference(Case c) {
   const Listing listing = Runtime::shared().list();
   double rtol = 0, atol = 0;

@@ -8,16 +8,18 @@
 namespace yard::onednn {
 namespace {
 
-constexpr int kLanes = 16;  // sums and maxima of a row: as many as a vector has, at most
+// Independent sums and maxima of a row: at least as many as a vector has lanes.
+constexpr int kLanes = 16;
 constexpr float kLeast = -std::numeric_limits<float>::infinity();
 
-// Loops over lanes become vectors: no branches, no order of sums across lanes.
+// The loops over lanes become vector code, because they have no branches and do not sum across
+// lanes.
 #define YARD_INLINE [[gnu::always_inline]] inline
 
-// exp(x) for x <= 0, or NaN; 0 below -87.
+// Computes exp(x) for x <= 0 or NaN. Returns 0 below -87.
 YARD_INLINE float exp_of(float x) noexcept {
   const float y = x < -87.0f ? -87.0f : x;
-  const float shifted = y * 1.44269504f + 12582912.0f;  // 1.5 * 2^23: rounds to an integer
+  const float shifted = y * 1.44269504f + 12582912.0f;  // 1.5 * 2^23 rounds to an integer
   const float n = shifted - 12582912.0f;
   const float r = (y - n * 0.693359375f) + n * 2.12194440e-4f;
   float p = 1.9875691500e-4f;
@@ -57,7 +59,7 @@ YARD_INLINE void weigh(float* scores, T* weights, int64_t seen, int64_t count, f
   }
   float largest = most[0];
   for (int i = 1; i < kLanes; ++i) largest = std::max(largest, most[i]);
-  // With nothing but -inf so far, differences to 0 give weights of 0.
+  // If all scores so far are -inf, subtracting 0 from them gives weights of 0.
   const float reference = largest == kLeast ? 0.0f : largest;
   if (largest > top && top != kLeast) {
     const float factor = exp_of(top - reference);

@@ -14,18 +14,18 @@ namespace {
 
 using plugin::ProductTimes;
 
-// Sharing out one product among threads.
+// The time to divide one product among threads.
 constexpr double kFixedNs = 5000;
 
 struct Rates {
-  ProductTimes product;  // by one thread, or by all where the library has threads of its own
+  ProductTimes product;  // on one thread, or on all if OpenBLAS has threads
   bool own_threads;
-  double ns_per_converted;  // element, by one thread
+  double ns_per_converted;  // time per element on one thread
 };
 
 Rates measure() {
-  // Rows of a usual length, whose distance decides on how well caches work, and enough columns for the library's own
-  // threads, if it has some, and for what it copies first.
+  // The width is typical, because the distance of rows decides how well caches work. There are
+  // enough columns to pay for OpenBLAS's threads, if it has some, and for its packing.
   constexpr int32_t kColumns = 256, kWidth = 2048, kMostRows = ProductTimes::kRows[2];
   const Library& blas = Library::get();
   Rates to{};
@@ -44,7 +44,7 @@ Rates measure() {
     to_float(half.data(), b.data(), static_cast<int64_t>(half.size()));
     asm volatile("" : : "r"(b.data()) : "memory");  // keeps the compiler from removing the loop
   });
-  // An assumption: blocks take four times as long as bf16.
+  // Blocks are assumed to take four times as long as bf16.
   to.ns_per_converted = 4 * convert / static_cast<double>(half.size());
   return to;
 }
@@ -59,7 +59,7 @@ double product_ns(double m, double n, double k) {
 }
 
 double convert_ns(double elements) {
-  // Rows of weights are shared among threads in panels of many.
+  // Threads share the rows of the weight in panels.
   const double pieces = elements * 4 / (1 << 18);
   return elements * plugin::measured_once<measure>().ns_per_converted /
          plugin::speed_of_threads(pieces);

@@ -10,9 +10,9 @@
 namespace yard::openblas {
 namespace {
 
-// Of CBLAS.
+// Constants of CBLAS.
 constexpr int kRowMajor = 101, kNoTranspose = 111, kTranspose = 112;
-// What openblas_get_parallel() returns of a build whose threads are those of OpenMP.
+// openblas_get_parallel() returns this if OpenBLAS uses the threads of OpenMP.
 constexpr int kParallelOpenMP = 2;
 
 template <class F>
@@ -20,7 +20,7 @@ F symbol(void* library, const char* name) noexcept {
   return reinterpret_cast<F>(::dlsym(library, name));
 }
 
-// While one lives, this thread may use one processor only.
+// Restricts this thread to one processor until destruction.
 class OneProcessor {
  public:
   OneProcessor() noexcept {
@@ -45,13 +45,14 @@ class OneProcessor {
   bool changed_;
 };
 
-constexpr int32_t kStep = 16;  // rows or columns of a piece are a multiple of it
+constexpr int32_t kStep = 16;  // pieces have a multiple of this many rows or columns
 
 }  // namespace
 
 const Library& Library::get() {
   static constinit Library library;
-  static constinit std::once_flag once;  // which a fork cannot leave taken, as it can a static's
+  // A fork may leave the guard of a static locked, but not this flag.
+  static constinit std::once_flag once;
   std::call_once(once, [] { library.open(); });
   return library;
 }
@@ -78,10 +79,10 @@ void Library::multiply_shared(plugin::Call call, int32_t m, int32_t n, int32_t k
                               const Matrix& b, float scale, float* to, int32_t leading) const {
   const double work = static_cast<double>(m) * n * k;
   if (work < 2 * kPerThread || has_threads()) return multiply(m, n, k, a, b, scale, to, leading);
-  // The longer side of the result is divided.
+  // Divide the longer side of the result.
   const bool by_column = n >= m;
   const int32_t side = by_column ? n : m, steps = (side + kStep - 1) / kStep;
-  // One piece for each thread: every piece packs all of the other operand for itself.
+  // Make at most one piece per thread, because every piece packs all of the other operand.
   const yard_host_t* host = call.c()->host;
   const int32_t threads =
       host != nullptr && host->concurrency != nullptr ? host->concurrency(host->self) : 1;
@@ -90,7 +91,7 @@ void Library::multiply_shared(plugin::Call call, int32_t m, int32_t n, int32_t k
   call.parallel_for(steps, grain, [&](int64_t begin, int64_t end) {
     const auto at = static_cast<int32_t>(begin * kStep);
     const int32_t count = std::min(static_cast<int32_t>(end * kStep), side) - at;
-    const auto from = [&](const Matrix& x, bool along) {  // a row-major matrix has rows `along`
+    const auto from = [&](const Matrix& x, bool along) {  // `along`: `at` counts rows
       Matrix part = x;
       part.data += along != x.column_major ? int64_t{at} * x.leading : int64_t{at};
       return part;

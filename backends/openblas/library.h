@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // OpenBLAS, opened when it is first needed.
 //
-// It starts a thread for each processor that the thread which opens it may use, ends the process if it cannot, and waits for
-// them in every fork() and exit(). So it is opened by a thread with one processor, and the host's threads share products.
-// Where the program has opened it before, it has threads of its own and shares them itself.
+// OpenBLAS starts one thread per processor that the opening thread may use, ends the process if it
+// cannot, and waits for these threads in every fork() and exit(). So a thread restricted to one
+// processor opens it, and the host's threads share the work of products. If the program has opened
+// OpenBLAS before, OpenBLAS has threads and shares the work itself.
 #pragma once
 
 #include <yard/plugin.hpp>
@@ -12,34 +13,34 @@
 
 namespace yard::openblas {
 
-// A matrix in memory, row-major or column-major.
 struct Matrix {
   const float* data;
   bool column_major;
-  int32_t leading;  // distance of rows, or of columns
+  int32_t leading;  // from one row (or column) to the next, in elements
 };
 
 class Library {
  public:
-  // Multiplications of a product that are worth another thread.
+  // The number of multiplications that justifies another thread.
   static constexpr double kPerThread = 1 << 18;
 
   enum class State { kReady, kMissing, kOpenMP };
-  // Opens it at the first call.
+  // Opens the library at the first call.
   static const Library& get();
   State state() const noexcept { return state_; }
-  // Whether it has threads of its own. The library is ready.
+  // Returns whether OpenBLAS has threads besides the caller. Requires state() == kReady.
   bool has_threads() const noexcept { return thread_count_() > 1; }
 
-  // to[m, n] = a[m, k] * b[k, n] + scale * to, row-major, on this thread. The library is ready.
+  // Computes to[m, n] = a[m, k] * b[k, n] + scale * to on this thread. `to` is row-major. Requires
+  // state() == kReady.
   void multiply(int32_t m, int32_t n, int32_t k, const Matrix& a, const Matrix& b, float scale,
                 float* to, int32_t leading) const noexcept;
-  // The same on all threads.
+  // Like multiply(), but uses all threads of the host or of OpenBLAS.
   void multiply_shared(plugin::Call call, int32_t m, int32_t n, int32_t k, const Matrix& a,
                        const Matrix& b, float scale, float* to, int32_t leading) const;
 
  private:
-  // cblas_sgemm of CBLAS.
+  // The type of cblas_sgemm.
   using Sgemm = void (*)(int order, int transpose_a, int transpose_b, int m, int n, int k,
                          float alpha, const float* a, int lda, const float* b, int ldb, float beta,
                          float* c, int ldc);

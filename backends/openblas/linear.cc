@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear: one product in f32 for f32 weights; for others one for each panel of weight rows that fits a cache.
+// f32 weights take one product. Other weights take one product per panel of weight rows.
 #include <algorithm>
 #include <limits>
 
@@ -10,15 +10,15 @@
 namespace yard::openblas {
 namespace {
 
-// Of a panel in f32: large enough that sharing out a product among threads pays.
+// Bytes of a panel in f32. Large enough that dividing its product among threads pays.
 constexpr int64_t kPanelBytes = int64_t{8} << 20;
 constexpr int64_t kRowsPerPiece = 16;
 
-// What a call needs, by its tensors alone.
+// The sizes and workspace of a call.
 struct Job {
   int64_t rows, n, k;
   bool converts_x, converts_weight, converts_out;
-  int64_t panel;  // rows of the weight at a time
+  int64_t panel;  // rows of the weight per panel
 
   Job(Tensor out, Tensor x, Tensor weight)
       : rows(x.rows()),
@@ -30,7 +30,7 @@ struct Job {
         panel(converts_weight ? std::clamp<int64_t>(kPanelBytes / 4 / std::max<int64_t>(k, 1), 1, n)
                               : n) {}
 
-  // In floats.
+  // Counted in floats.
   int64_t x_room() const { return converts_x ? rows * k : 0; }
   int64_t weight_room() const { return converts_weight ? panel * k : 0; }
   int64_t out_room() const { return converts_out ? rows * panel : 0; }
@@ -39,14 +39,14 @@ struct Job {
     return static_cast<int32_t>(t.rank() > 1 && t.size(-2) > 1 ? t.stride(-2)
                                                                : std::max<int64_t>(t.size(-1), 1));
   }
-  // f32, all rows at the same distance.
+  // Whether the tensor is f32 and its rows are at equal distances.
   static bool is_matrix(Tensor t) {
     return t.dtype() == YARD_F32 && (t.rank() <= 2 || t.is_compact()) &&
            (t.rank() < 2 || t.stride(-2) <= std::numeric_limits<int32_t>::max());
   }
 };
 
-// Rows [begin, begin + count) of the weight as f32.
+// Reads rows [begin, begin + count) of the weight as f32.
 int32_t read_weight(Call call, Tensor weight, int64_t begin, int64_t count, float* to) {
   const int64_t k = weight.size(-1);
   if (weight.dtype() == YARD_BF16) {
@@ -55,7 +55,7 @@ int32_t read_weight(Call call, Tensor weight, int64_t begin, int64_t count, floa
     });
     return YARD_OK;
   }
-  // By the op that does so, with the best kernel there is for it.
+  // The host chooses the best kernel of the op that converts the weight.
   const int64_t shape[] = {count, k};
   yard_tensor_t from = *weight.c(), f32 = *weight.c();
   from.data = weight.row<char>(begin), from.byte_offset = 0, from.shape = shape;

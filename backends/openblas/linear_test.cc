@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear by OpenBLAS against the reference kernel.
+// Compares linear of OpenBLAS with the reference kernel.
 #include "testing.h"
 
 namespace yard::openblas {
@@ -7,7 +7,8 @@ namespace {
 
 using testing::verified;
 
-#ifndef YARD_UNDER_ASAN  // a minute, of what the conformance tests run there
+// Takes a minute, and the conformance tests run it there.
+#ifndef YARD_UNDER_ASAN
 TEST(OpenblasLinear, IsVerified) {
   EXPECT_TRUE(verified("linear", "vendor.openblas").verified());
   EXPECT_TRUE(verified("linear", "vendor.openblas_panels").verified());
@@ -38,7 +39,7 @@ TEST(OpenblasLinear, NoInnerDimensionGivesTheBias) {
   EXPECT_EQ(out, std::vector<float>(6, 0));
 }
 
-// A panel of 4096 wide weights has 512 rows.
+// A panel of weights of width 4096 has 512 rows.
 TEST(OpenblasLinear, SeveralPanelsOfWeights) {
   const KernelReport r = verified("linear", "vendor.openblas_panels",
                                   {"linear(f32[3,4096], q4_1[1100,4096])",

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kMostSize = std::numeric_limits<int32_t>::max();
 
-// How OpenBLAS can read the last two dimensions of a tensor; nothing if neither has stride 1.
+// How OpenBLAS can read the last two dimensions of a tensor, or nullopt if neither has stride 1.
 std::optional<Matrix> matrix_of(Tensor t) {
   const int64_t rows = t.size(-2), columns = t.size(-1);
   const int64_t by_row = rows > 1 ? t.stride(-2) : std::max<int64_t>(columns, 1);
@@ -27,7 +27,7 @@ std::optional<Matrix> matrix_of(Tensor t) {
   return std::nullopt;
 }
 
-// The first element of matrix number `i` of the batch.
+// Returns the first element of matrix `i` of the batch.
 float* matrix_at(Tensor t, int64_t i) {
   int64_t offset = 0;
   for (int axis = t.rank() - 3; axis >= 0; i /= t.size(axis--))
@@ -35,14 +35,15 @@ float* matrix_at(Tensor t, int64_t i) {
   return t.data<float>() + offset;
 }
 
-// Whether all rows or columns of a matrix are one. Sums of such products cancel as no others do, and lose their digits in f32.
+// Whether all rows or all columns of a matrix are equal. Sums of such products can cancel so far
+// that f32 loses their digits.
 bool repeats(Tensor t) {
   return (t.size(-2) > 1 && t.stride(-2) == 0) || (t.size(-1) > 1 && t.stride(-1) == 0);
 }
 
 int64_t copy_room(Tensor t) { return matrix_of(t) ? 0 : t.size(-2) * t.size(-1); }
 
-// One operand, copied for each matrix of the batch where it must be.
+// An operand of the product. Each matrix is copied if OpenBLAS cannot read it in place.
 class Operand {
  public:
   Operand(Tensor t, float* room) : t_(t), matrix_(matrix_of(t)), room_(room) {}
@@ -83,7 +84,7 @@ int32_t matmul(Call call, Tensor out, Tensor a, Tensor b) {
   for (int64_t i = 0; i < out.numel() / (m * n); ++i) {
     Matrix x = left.at(i), y = right.at(i);
     float* const at = matrix_at(out, i);
-    if (to && to->column_major) {  // the transposed product, row-major
+    if (to && to->column_major) {  // computes the transposed product in row-major order
       x.column_major = !x.column_major, y.column_major = !y.column_major;
       Library::get().multiply_shared(call, i32(n), i32(m), i32(k), y, x, 0, at, to->leading);
       continue;

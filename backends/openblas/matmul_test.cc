@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul by OpenBLAS against the reference kernel.
+// Compares matmul of OpenBLAS with the reference kernel.
 #include "testing.h"
 
 namespace yard::openblas {
@@ -11,7 +11,7 @@ using testing::verified;
 TEST(OpenblasMatmul, IsVerified) { EXPECT_TRUE(verified("matmul", "vendor.openblas").verified()); }
 #endif
 
-// Row-major, column-major, neither; of each operand and of the result.
+// Each operand and the result may be row-major, column-major or neither.
 TEST(OpenblasMatmul, EveryOrderOfDimensions) {
   std::vector<std::string> calls;
   for (const char* a : {";8,1", ";1,5", ";20,2"})

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of f32 and bf16 as f32, and back.
+// Reads rows of f32 and bf16 as f32, and writes them back.
 #pragma once
 
 #include <yard/plugin.hpp>
@@ -14,7 +14,7 @@ inline void to_float(const uint16_t* bf16, float* to, int64_t n) noexcept {
   for (int64_t i = 0; i < n; ++i) to[i] = std::bit_cast<float>(uint32_t{bf16[i]} << 16);
 }
 
-// Rounds to nearest, ties to even; a NaN stays one.
+// Rounds to nearest, ties to even. A NaN stays a NaN.
 inline void to_bf16(const float* from, uint16_t* to, int64_t n) noexcept {
   for (int64_t i = 0; i < n; ++i) {
     const auto bits = std::bit_cast<uint32_t>(from[i]);
@@ -24,7 +24,7 @@ inline void to_bf16(const float* from, uint16_t* to, int64_t n) noexcept {
   }
 }
 
-// Row r of a tensor as f32, whose elements follow each other.
+// Reads row r of a tensor as f32. The elements of the row must be adjacent.
 inline void read_row(plugin::Tensor t, int64_t r, float* to) noexcept {
   const int64_t n = t.size(-1);
   if (t.dtype() == YARD_BF16)
@@ -32,7 +32,7 @@ inline void read_row(plugin::Tensor t, int64_t r, float* to) noexcept {
   else
     std::memcpy(to, t.row<const float>(r), static_cast<size_t>(n) * sizeof *to);
 }
-// Columns [at, at + n) of row r.
+// Writes columns [at, at + n) of row r.
 inline void write_row(plugin::Tensor t, int64_t r, int64_t at, const float* from,
                       int64_t n) noexcept {
   if (t.dtype() == YARD_BF16)

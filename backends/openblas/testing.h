@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verification of one kernel, for tests.
+// Verifies one kernel, for tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace yard::openblas::testing {
 
-// The report of one kernel on these calls, or on generated ones.
+// Returns the report of one kernel on these calls, or on generated calls if there are none.
 inline KernelReport verified(const std::string& op, const std::string& kernel,
                              std::vector<std::string> calls = {}) {
   VerifyOptions options;
