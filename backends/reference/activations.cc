@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// silu_and_mul and gelu_and_mul: the first half of a row, through an activation, gates the second.
+// silu_and_mul and gelu_and_mul apply an activation to the first half of a row and multiply by the
+// second.
 #include <cmath>
 #include <numbers>
 
@@ -25,7 +26,7 @@ int32_t gate(Call call, Tensor out, Tensor x, const Activation& activation) {
 
 double silu(double v) noexcept { return v / (1 + std::exp(-v)); }
 
-// The textbook forms, 1 + erf(u) and 1 + tanh(u), cancel for negative u; these do not.
+// The textbook forms, 1 + erf(u) and 1 + tanh(u), cancel for negative u. These forms do not.
 double gelu_erf(double v) noexcept { return 0.5 * v * std::erfc(-v / std::numbers::sqrt2); }
 
 double gelu_tanh(double v) noexcept {

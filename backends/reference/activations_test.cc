@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// silu_and_mul, gelu_and_mul and softmax through their descriptors, against the formulas.
+// Tests silu_and_mul, gelu_and_mul and softmax through their descriptors, against the formulas.
 #include <limits>
 
 #include "testing.h"
@@ -60,7 +60,7 @@ TEST(Activations, KnownValues) {
 }
 
 TEST(Activations, TailsKeepTheirDigits) {
-  // 1 + erf cancels here; the true value is -10 * erfc(10 / sqrt 2) / 2 = -7.6198530241605e-23.
+  // 1 + erf cancels here. The true value is -10 * erfc(10 / sqrt 2) / 2 = -7.6198530241605e-23.
   TestTensor x(YARD_F32, {1, 2}, {-10, 1}), out(YARD_F32, {1, 1});
   ASSERT_EQ(run("gelu_and_mul", out, x, kErf).code, YARD_OK);
   EXPECT_NEAR(out.at(0) / -7.6198530241605e-23, 1, 1e-6);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The attention family: softmax of the scores of a query with the keys that it sees, times their
-// values. Scores are computed again for each pass instead of kept, so that nothing is allocated.
+// The attention family: the softmax of the scores of a query with the keys that it sees, times
+// their values. Each pass computes the scores again, so that nothing is allocated.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -14,11 +14,11 @@ namespace {
 
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
-// One query of one head, which sees the keys [first, last).
+// One query of one head. The query sees the keys [first, last).
 template <class T, class C>
 class Query {
  public:
-  static constexpr int64_t kDims = 256;  // of the result that are computed at once
+  static constexpr int64_t kDims = 256;  // elements of the result that are computed at once
 
   Query(Row<T> out, Row<T> query, double scale, bool magnitude) noexcept
       : out_(out),
@@ -26,8 +26,8 @@ class Query {
         scale_(scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(query.size()))),
         magnitude_(magnitude) {}
 
-  // at(j) gives where key and value of number j begin, in elements of their tensors; added(j) is
-  // added to its score. `sink` is one more score, of a key without a value.
+  // at(j) returns the offsets of key j and value j in elements. added(j) is added to the score of
+  // key j. `sink` is one more score, for a key without a value.
   template <class At, class Added>
   void attend(Tensor key, Tensor value, int64_t first, int64_t last, const At& at,
               const Added& added, double sink = kNothing) const {
@@ -39,7 +39,7 @@ class Query {
     };
     double largest = sink;
     for (int64_t j = first; j < last; ++j) largest = std::max(largest, score(j));
-    // A NaN, or an infinity less an infinity, makes the sum NaN, and with it the whole row.
+    // A NaN, or infinity minus infinity, makes the sum NaN, and with it the whole row.
     const auto weight = [&](double s) { return s == kNothing ? 0.0 : std::exp(s - largest); };
     for (int64_t from = 0; from < out_.size(); from += kDims) {
       const int64_t dims = std::min(kDims, out_.size() - from);
@@ -68,8 +68,9 @@ class Query {
   }
 
  private:
-  // An error of a score is one of the weight, and moves the result towards the value or away from it. Scores are off by 1e-6 of
-  // the size of their terms, a tenth of what f32 results may be of theirs.
+  // A relative error of a weight equals the absolute error of its score, and moves the result
+  // towards its value or away from it. Scores are off by 1e-6 of the size of their terms, which is
+  // a tenth of the tolerance of f32 results.
   static constexpr double kScoreError = 0.1;
 
   double size_of_score(Row<C> k) const noexcept {
@@ -92,7 +93,7 @@ int64_t key_head(int64_t head, int64_t heads, int64_t kv_heads) noexcept {
   return head / (heads / kv_heads);
 }
 
-// Every length is within [0, most]; the error names the first that is not.
+// Checks that every length is in [0, most]. The error names the first that is not.
 int32_t check_lengths(Call call, const char* op, Tensor lengths, int64_t most) noexcept {
   for (int64_t b = 0; b < lengths.size(0); ++b) {
     const int64_t length = index_at(lengths, b * lengths.stride(0));
@@ -108,15 +109,17 @@ int32_t check_lengths(Call call, const char* op, Tensor lengths, int64_t most) n
 struct Inputs {
   Tensor out, query, key, value, mask;
   double scale;
-  bool magnitude;  // in place of results
+  bool magnitude;  // whether to compute magnitudes instead of results
 };
 
-// A mask, or a row of it, has the strides of its last dimension for keys.
+// Returns the element of a mask for one key, or 0 if there is no mask. `row` is the offset of the
+// mask's row.
 double mask_at(Tensor mask, int64_t row, int64_t key) noexcept {
   return mask ? float_at(mask, row + key * mask.stride(-1)) : 0;
 }
 
-// Attention of sequences; visible(b, i) gives the keys [first, last) that query i of batch b sees.
+// Computes attention of sequences. visible(b, i) returns the keys [first, last) that query i of
+// batch b sees.
 template <class Visible>
 int32_t attention(Call call, const Inputs& in, Tensor sinks, const Visible& visible) {
   const int64_t heads = in.query.size(2), kv_heads = in.key.size(2);
@@ -145,7 +148,8 @@ int32_t attention(Call call, const Inputs& in, Tensor sinks, const Visible& visi
   });
 }
 
-// Attention of one query for each batch and head; at(b, j) gives where key j of batch b begins.
+// Computes attention of one query for each batch and head. at(b, j) returns where key j of batch b
+// begins.
 template <class At>
 int32_t decode(Call call, const Inputs& in, Tensor lengths, const At& at) {
   const int64_t heads = in.query.size(1), kv_heads = in.key.size(2);
@@ -173,8 +177,8 @@ int32_t decode(Call call, const Inputs& in, Tensor lengths, const At& at) {
   });
 }
 
-// The entries of the block table that the lengths reach are blocks; the error names the first that
-// is none.
+// Checks the entries of the block table that the lengths reach. The error names the first entry
+// that is not a block.
 int32_t check_blocks(Call call, Tensor table, Tensor lengths, int64_t blocks,
                      int64_t block) noexcept {
   for (int64_t b = 0; b < lengths.size(0); ++b) {
@@ -212,7 +216,7 @@ int32_t attention_causal(Call call, Tensor out, Tensor query, Tensor key, Tensor
 template <bool kMagnitude>
 int32_t attention_sliding_window(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
                                  Tensor mask, Tensor sinks, int64_t window, double scale) {
-  if (window < 1)  // a bound call changes scalars without a check
+  if (window < 1)  // bound calls change scalars without a check
     return call.fail(YARD_CALLER,
                      "attention.sliding_window: invalid window: expected at least 1, got %lld",
                      static_cast<long long>(window));
@@ -267,7 +271,7 @@ int32_t attention_paged_decode(Call call, Tensor out, Tensor query, Tensor key, 
                 });
 }
 
-// Results, and magnitudes.
+// Instantiates a function for results and for magnitudes.
 #define YARD_BOTH(function)                           \
   template decltype(function<false>) function<false>; \
   template decltype(function<true>) function<true>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The attention family against the formula, written as loops over every score: grouped heads, masks,
-// windows, sinks, lengths, caches in blocks, strides, and rows that see no key.
+// Tests the attention family against the formula, written as loops over every score: grouped heads,
+// masks, windows, sinks, lengths, caches in blocks, strides, and rows that see no key.
 #include "testing.h"
 
 namespace yard::reference::testing {
@@ -16,7 +16,7 @@ struct Sizes {
   size_t batch, seq, heads, kv_seq, kv_heads, dim;
 };
 
-// Query, key and value in the order of indices, [batch, seq, heads, dim]; `sees` selects keys.
+// Query, key and value are [batch, seq, heads, dim] in row-major order. `sees` selects keys.
 Vector formula(const Sizes& s, const Vector& q, const Vector& k, const Vector& v, double scale,
                const Keys& sees, const Vector& mask = {}, const Vector& sinks = {}) {
   Vector out;
@@ -43,7 +43,7 @@ Vector formula(const Sizes& s, const Vector& q, const Vector& k, const Vector& v
   return out;
 }
 
-// Tensors of two sequences of three queries, four heads on two key heads and five keys.
+// Two sequences of three queries and five keys, with four heads on two key heads.
 struct Sequence {
   explicit Sequence(uint32_t dtype)
       : out(dtype, {2, 3, 4, 6}, Strides{100, 25, 6, 1}),
@@ -73,7 +73,8 @@ TEST_P(Attention, Full) {
   expect_rounded(t.out, t.expected(-0.75, all), 1e-12);
 }
 
-// Two keys of the same score: values of 8 and -4 give 2. The terms of scores have sizes 2 * 3 and 2 * 3 + 1, the mask's.
+// Two keys have equal scores, so values of 8 and -4 give 2. The terms of the scores have sizes 2 *
+// 3, and 2 * 3 + 1 with the mask.
 TEST(Attention, TheMagnitudeIsThatOfValuesAndScores) {
   TestTensor q(YARD_F32, {1, 1, 1, 2}, {1, -1}), k(YARD_F32, {1, 2, 1, 2}, {3, 3, 2.5, 3.5});
   TestTensor v(YARD_F32, {1, 2, 1, 2}, {8, 5, -4, 5}), out(YARD_F32, {1, 1, 1, 2});
@@ -155,7 +156,7 @@ TEST_P(Attention, CrossSeesTheFirstKeysOfEachBatch) {
   EXPECT_EQ(t.out.bytes(), before);
 }
 
-// A cache of seven places for two sequences, two key heads of three dimensions.
+// A cache of seven places for two sequences and two key heads of three dimensions.
 struct Cache {
   explicit Cache(uint32_t dtype, uint32_t cache)
       : out(dtype, {2, 4, 3}, Strides{20, 4, 1}),
@@ -199,7 +200,7 @@ TEST_P(Attention, PagedDecodeIsDecodeOverTheBlocksOfTheTable) {
     TestTensor table(YARD_I32, {2, 3}, {4, 0, 2, 1, 4, -9}), lengths(YARD_I32, {2}, {6, 3});
     q.fill(1), k.fill(2), v.fill(3);
     ASSERT_EQ(run("attention.paged_decode", out, q, k, v, table, lengths, 0.0).code, YARD_OK);
-    // The same cache in a row for each sequence.
+    // The same cache, with consecutive rows for each sequence.
     TestTensor keys(cache, {2, 6, 2, 3}), values(cache, {2, 6, 2, 3});
     Vector flat_keys, flat_values;
     for (const size_t block : {4, 0, 2, 1, 4, 0})
@@ -219,7 +220,7 @@ TEST(Attention, PagedDecodeRefusesWhatIsOutsideTheCache) {
   q.fill(1), kv.fill(2);
   expect_caller_error(run("attention.paged_decode", out, q, kv, kv, table, lengths, 0.0),
                       "expected 0 <= block < 3, got 3 in entry 1 of batch 0");
-  lengths.set({2});  // the second entry is not reached
+  lengths.set({2});  // the call does not reach the second entry
   EXPECT_EQ(run("attention.paged_decode", out, q, kv, kv, table, lengths, 0.0).code, YARD_OK);
   lengths.set({5});
   expect_caller_error(run("attention.paged_decode", out, q, kv, kv, table, lengths, 0.0),
@@ -236,7 +237,7 @@ TEST_P(Attention, RowsWithoutAKeyAreZero) {
   TestTensor masked(YARD_F32, {1, 1, 2, 1}, {-kInf, 0});
   out.fill(5);
   ASSERT_EQ(run("attention.full", out, q, key, kv, masked, 0.0).code, YARD_OK);
-  // What a mask excludes is not read: its NaN has no effect.
+  // The kernel does not read values that a mask excludes, so their NaN has no effect.
   expect_rounded(out, {0, 0, 1, kNan});
 }
 

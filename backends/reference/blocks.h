@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoders of the block-quantised types, as GGUF defines them: from the bytes of a block to its
-// elements in double, which are exact. Scales are f16, little endian, at any address.
+// Decodes the block-quantised types as GGUF defines them. Elements are exact in double. Scales are
+// little-endian f16 at any address.
 #pragma once
 
 #include <yard/plugin.hpp>
@@ -23,7 +23,7 @@ inline void decode_q8_0(const uint8_t* block, double* to) noexcept {
   for (int i = 0; i < 32; ++i) to[i] = d * i8_at(block + 2 + i);
 }
 
-// f16 d; u8 qs[16]: elements i and i + 16 are the low and the high half of byte i
+// f16 d; u8 qs[16]. Elements i and i + 16 are the low and the high half of byte i.
 inline void decode_q4_0(const uint8_t* block, double* to) noexcept {
   const double d = f16_at(block);
   for (int i = 0; i < 16; ++i) {
@@ -32,7 +32,7 @@ inline void decode_q4_0(const uint8_t* block, double* to) noexcept {
   }
 }
 
-// f16 d, m; u8 qs[16] as in q4_0
+// f16 d, m; u8 qs[16] as in q4_0.
 inline void decode_q4_1(const uint8_t* block, double* to) noexcept {
   const double d = f16_at(block), m = f16_at(block + 2);
   for (int i = 0; i < 16; ++i) {
@@ -41,9 +41,10 @@ inline void decode_q4_1(const uint8_t* block, double* to) noexcept {
   }
 }
 
-// f16 d, dmin; u8 scales[12]; u8 qs[128]: 32 bytes for each pair of sub-blocks of 32, the first in
-// the low halves. A sub-block has a scale and a minimum of 6 bits: of the first four these are the low
-// bits of a byte; those of the others are 4 bits of a byte and the 2 high bits of an earlier one.
+// f16 d, dmin; u8 scales[12]; u8 qs[128]. Each pair of sub-blocks of 32 has 32 bytes of qs, with
+// the first sub-block in the low halves. Each sub-block has a scale and a minimum of 6 bits. For
+// the first four sub-blocks these are the low bits of a byte. For the others they are 4 bits of a
+// byte and the 2 high bits of an earlier byte.
 inline void decode_q4_k(const uint8_t* block, double* to) noexcept {
   const double d = f16_at(block), dmin = f16_at(block + 2);
   const uint8_t* const scales = block + 4;
@@ -58,9 +59,10 @@ inline void decode_q4_k(const uint8_t* block, double* to) noexcept {
   }
 }
 
-// u8 ql[128]: the low 4 bits; u8 qh[64]: the high 2 bits; i8 scales[16]; f16 d. Each half of 128
-// elements has 64 bytes of ql, 32 of qh and 8 scales. Of its four quarters of 32 elements, 0 and 1 are
-// in the low, 2 and 3 in the high halves of ql, and quarter k is in bits 2k and 2k + 1 of qh.
+// u8 ql[128] with the low 4 bits; u8 qh[64] with the high 2 bits; i8 scales[16]; f16 d. Each half
+// of 128 elements has 64 bytes of ql, 32 of qh and 8 scales. A half has four quarters of 32
+// elements: quarters 0 and 1 are in the low halves of ql, 2 and 3 in the high halves, and quarter k
+// is in bits 2k and 2k + 1 of qh.
 inline void decode_q6_k(const uint8_t* block, double* to) noexcept {
   const double d = f16_at(block + 208);
   for (int i = 0; i < 256; ++i) {
@@ -71,7 +73,7 @@ inline void decode_q6_k(const uint8_t* block, double* to) noexcept {
   }
 }
 
-// The decoder of a dtype; null if it is not block-quantised.
+// Returns the decoder of a dtype, or null if the dtype is not block-quantised.
 inline auto block_decoder(uint32_t dtype) noexcept -> void (*)(const uint8_t*, double*) noexcept {
   switch (dtype) {
     case YARD_Q8_0: return decode_q8_0;

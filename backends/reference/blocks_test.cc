@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Block-quantised types bit by bit, from blocks that are written byte by byte, and the ops that read
-// them.
+// Tests block-quantised types bit by bit, from blocks that are written byte by byte, and the ops
+// that read them.
 #include "blocks.h"
 
 #include <random>
@@ -118,7 +118,7 @@ TEST(Blocks, OthersHaveNoDecoder) {
   for (const uint32_t t : {YARD_F32, YARD_I8, YARD_U4}) EXPECT_EQ(block_decoder(t), nullptr);
 }
 
-// A matrix of random blocks with rows that are one block apart, at an odd address.
+// A matrix of random blocks at an odd address, with gaps of one block between rows.
 class BlockTensor {
  public:
   BlockTensor(uint32_t dtype, int64_t rows, int64_t blocks, unsigned seed)
@@ -141,7 +141,7 @@ class BlockTensor {
   }
 
   const yard_tensor_t* c() const { return &t_; }
-  // All elements in the order of indices.
+  // Returns all elements in row-major order.
   Vector values() const {
     Vector to, block(type_.lanes);
     for (int64_t r = 0; r < shape_[0]; ++r)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// add and mul: strides, broadcasts, in place, special values.
+// Tests add and mul: strides, broadcasts, calls in place, special values.
 #include "testing.h"
 
 namespace yard::reference::testing {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference kernels: for each built-in op the plainest code that states its meaning.
+// The reference kernels: for each built-in op, the plainest code that states its meaning.
 //
-// The host has checked a call against the op's schema before a kernel sees it; what a schema cannot
-// say, and what depends on scalars that bound calls change freely, is checked here, before anything
-// is written. Scalar loops, one thread, no allocation; sums are kept in double.
+// The host has checked a call against the op's schema before a kernel runs. Each kernel checks what
+// the schema cannot express, and the scalars that bound calls change freely, before it writes
+// anything. Kernels are scalar loops on one thread, do not allocate, and sum in double.
 #pragma once
 
 #include <yard/plugin.hpp>
@@ -32,7 +32,7 @@ int32_t embedding(Call call, Tensor out, Tensor ids, Tensor table);
 int32_t quantize_int8(Call call, Tensor out, Tensor scale, Tensor x);
 int32_t dequantize(Call call, Tensor out, Tensor x, Tensor scale);
 
-// kMagnitude: of the op (yard_op_t::magnitude), in place of results.
+// If kMagnitude is true, computes the op's magnitude (yard_op_t::magnitude) instead of its result.
 template <bool kMagnitude>
 int32_t attention_full(Call call, Tensor out, Tensor query, Tensor key, Tensor value, Tensor mask,
                        double scale);
@@ -57,10 +57,9 @@ int32_t topk_softmax(Call call, Tensor weights, Tensor ids, Tensor x, bool renor
 int32_t sample(Call call, Tensor out, Tensor x, double temperature, int64_t top_k, double top_p,
                int64_t seed);
 
-// Declares the built-in ops: schema, summary, tolerances.
 void add_ops(plugin::Plugin& plugin);
 
-// The descriptor of this backend; constant, callable from any thread.
+// Returns the constant descriptor of this backend. Callable from any thread.
 const yard_plugin_t* descriptor();
 
 }  // namespace yard::reference

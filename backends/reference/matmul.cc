@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul and linear: each element is one sum in double, over k in ascending order. And how large the terms of these are.
+// matmul and linear, and their magnitudes. Each element is one sum in double, over k in ascending
+// order.
 #include <cmath>
 
 #include "kernels.h"
@@ -20,8 +21,9 @@ class Sum {
   double sum_ = 0;
 };
 
-// Rounding errors of many terms are as random as these and grow with their norm, but where large sums of some cancel with
-// those of others, with the sum of the absolute values: of an error of f32 within 1e-5 of the norm, that is a hundredth.
+// The magnitude of a sum is the norm of its terms, because random rounding errors grow with the
+// norm, plus a hundredth of the sum of their absolute values, because f32 errors reach 1e-7 of that
+// sum when large partial sums cancel. That is a hundredth of the 1e-5 allowed for the norm.
 class Magnitude {
  public:
   void add(double term) noexcept { squares_ += term * term, sum_ += std::fabs(term); }

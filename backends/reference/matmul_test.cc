@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul and linear against loops over every element, in every dtype of the weights.
+// Tests matmul and linear against loops over every element, in every dtype of the weights.
 #include "testing.h"
 
 namespace yard::reference::testing {
@@ -10,7 +10,7 @@ using Vector = std::vector<double>;
 class Products : public ::testing::TestWithParam<uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(DTypes, Products, ::testing::ValuesIn(kFloats));
 
-// The product of matrices in row-major order.
+// Multiplies matrices in row-major order.
 Vector product(const Vector& a, const Vector& b, size_t m, size_t k, size_t n) {
   Vector out(m * n);
   for (size_t i = 0; i < m; ++i)
@@ -55,7 +55,8 @@ TEST(Products, SumsAreExactBeforeTheyAreRounded) {
   EXPECT_EQ(out.at(0), 3.5);
 }
 
-// 12 and -12 cancel; 3 is left. Norms of the terms, and a hundredth of the sums of their sizes.
+// 12 and -12 cancel, and 3 is left. The magnitude is the norm of the terms plus a hundredth of the
+// sum of their sizes.
 TEST(Products, TheMagnitudeIsThatOfTheTerms) {
   TestTensor a(YARD_F32, {1, 3}, {3, -4, 3}), b(YARD_F32, {3, 2}, {4, 0, 3, 0, 0, 1});
   TestTensor out(YARD_F32, {1, 2});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rms_norm, add_rms_norm and layer_norm. Each row is read to its end before its first output is
-// written, so an output may lie exactly on its input.
+// rms_norm, add_rms_norm and layer_norm. A kernel reads a whole row before it writes the row's
+// first output, so an output may be an input.
 #include <cmath>
 
 #include "kernels.h"
@@ -39,7 +39,7 @@ int32_t add_rms_norm(Call call, Tensor out, Tensor residual, Tensor x, Tensor we
     for_each_row<T>(
         [&](Row<T> o, Row<T> r, Row<T> v) {
           for (int64_t i = 0; i < v.size(); ++i) r.set(i, r[i] + v[i]);
-          // From the stored sum, as a later reader of the residual sees it.
+          // Normalizes the stored sum, as a later reader of the residual sees it.
           normalize(o, r, w, eps);
         },
         out, residual, x);

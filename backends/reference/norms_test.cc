@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rms_norm, add_rms_norm and layer_norm through their descriptors, against the formulas.
+// Tests rms_norm, add_rms_norm and layer_norm through their descriptors, against the formulas.
 #include <limits>
 
 #include "testing.h"
@@ -37,7 +37,7 @@ class Norms : public ::testing::TestWithParam<uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(DTypes, Norms, ::testing::ValuesIn(kFloats));
 
 TEST_P(Norms, RmsNormMatchesPrecomputedValues) {
-  // Mean square of 3, 4, 0, 0 is 6.25, its root 2.5.
+  // The mean square of 3, 4, 0, 0 is 6.25, and its root is 2.5.
   TestTensor x(GetParam(), {1, 4}, {3, 4, 0, 0}), w(GetParam(), {4}, {1, 2, 3, 4});
   TestTensor out(GetParam(), {1, 4});
   ASSERT_EQ(run("rms_norm", out, x, w, 0.0).code, YARD_OK);
@@ -91,7 +91,7 @@ TEST_P(Norms, AddRmsNormStoresTheRoundedSumAndNormalizesThat) {
   TestTensor x(GetParam(), {2, 3, 7}), residual(GetParam(), {2, 3, 7}, Strides{-30, 8, 1});
   TestTensor w(GetParam(), {7}), out(GetParam(), {2, 3, 7});
   x.fill(1), w.fill(3), residual.fill(2);
-  // Sums that no 16-bit type holds: the rounding of the stored sum must show in the result.
+  // 16-bit types cannot hold these sums, so the rounding of the stored sum must show in the result.
   Vector sums = x.values();
   for (size_t i = 0; i < sums.size(); ++i) sums[i] = 100 * sums[i] + 1.0 / 3;
   residual.set(sums);

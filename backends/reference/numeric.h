@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types of the reference kernels: everything is computed in double, and rounded to the
-// element type once, when it is stored.
+// The element types of the reference kernels. Kernels compute in double, and round once to the
+// element type when they store a value.
 //
-// Rounding is to nearest, ties to even, straight from the double: going through float first would
-// round twice. A NaN stays a NaN (quiet, sign and leading payload bits kept), what is too large
-// becomes infinity, subnormals are exact. f16 is IEEE binary16; bf16 has the exponent of f32.
+// A double is rounded to nearest, ties to even. Going through float first would round twice. A NaN
+// stays a NaN (quiet, with its sign and leading payload bits), values that are too large become
+// infinity, and subnormals are exact. f16 is IEEE binary16; bf16 has the exponent of f32.
 #pragma once
 
 #include <yard/plugin.hpp>
@@ -22,7 +22,8 @@ struct BF16 {
   uint16_t bits;
 };
 
-// The 16-bit pattern, with this many exponent and mantissa bits, that is nearest to `value`.
+// Returns the 16-bit pattern, with this many exponent and mantissa bits, that is nearest to
+// `value`.
 template <int kExponent, int kMantissa>
 constexpr uint16_t narrow(double value) noexcept {
   static_assert(1 + kExponent + kMantissa == 16);
@@ -37,14 +38,14 @@ constexpr uint16_t narrow(double value) noexcept {
 
   uint64_t result = 0;
   if (magnitude > kDoubleInfinity) {
-    // The quiet bit is set so that a payload that lived in the lost bits does not leave an
+    // Set the quiet bit. Otherwise a NaN with a payload only in the lost bits would become
     // infinity.
     const uint64_t payload = (magnitude >> (52 - kMantissa)) & ((uint64_t{1} << kMantissa) - 1);
     result = kInfinity | (uint64_t{1} << (kMantissa - 1)) | payload;
   } else if (exponent > kBias) {
     result = kInfinity;
   } else {
-    // Below the smallest normal number the spacing stays, so more bits are dropped.
+    // Subnormal numbers are evenly spaced, so more bits are dropped.
     const bool subnormal = exponent < 1 - kBias;
     const int drop = 52 - kMantissa + (subnormal ? 1 - kBias - exponent : 0);
     if (drop < 54) {
@@ -52,15 +53,15 @@ constexpr uint16_t narrow(double value) noexcept {
       const uint64_t half = uint64_t{1} << (drop - 1);
       result = significand >> drop;
       if (rest > half || (rest == half && (result & 1) != 0)) ++result;
-      // The leading one adds itself to the exponent field; a carry out of the mantissa does too,
-      // and from the largest number it lands on infinity, as it should.
+      // The leading one adds itself to the exponent field, and so does a carry out of the mantissa.
+      // From the largest number, the carry correctly gives infinity.
       if (!subnormal) result += static_cast<uint64_t>(exponent + kBias - 1) << kMantissa;
     }
   }
   return static_cast<uint16_t>(sign | result);
 }
 
-// The exact value of a 16-bit pattern.
+// Returns the exact value of a 16-bit pattern.
 template <int kExponent, int kMantissa>
 constexpr double widen(uint16_t pattern) noexcept {
   constexpr int kBias = (1 << (kExponent - 1)) - 1;
@@ -92,7 +93,7 @@ constexpr T from_double(double v) noexcept {
     return static_cast<T>(v);
 }
 
-// Runs body(std::type_identity<T>()) for the element type of that dtype; body returns a
+// Runs body(std::type_identity<T>()) for the element type of the dtype. `body` returns a
 // yard_code_t.
 template <class Body>
 int32_t with_type(plugin::Call call, uint32_t dtype, const Body& body) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The 16-bit floats: every pattern, and rounding at, below and above every midpoint, against values
-// made from the definition of the formats.
+// Tests the 16-bit floats: every pattern, and rounding at, below and above every midpoint, against
+// values made from the definition of the formats.
 #include "numeric.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,8 @@ class SmallFloat : public ::testing::Test {
   static constexpr int kBias = (1 << (Format<T>::kExponent - 1)) - 1;
   static constexpr unsigned kInfinity = ((1u << Format<T>::kExponent) - 1) << kMantissa;
 
-  // What the pattern means by definition; patterns at and past infinity as if the range went on.
+  // Returns the value of a pattern by definition. Patterns at and past infinity continue the finite
+  // range.
   static double meaning(unsigned pattern) {
     const int exponent = static_cast<int>((pattern & 0x7fff) >> kMantissa);
     const double fraction = std::ldexp(pattern & ((1u << kMantissa) - 1), -kMantissa);
@@ -70,7 +71,7 @@ TYPED_TEST(SmallFloat, RoundsToNearestEvenAroundEveryMidpoint) {
     const unsigned even = low % 2 == 0 ? low : high;
     ASSERT_EQ(from_double<TypeParam>(middle).bits, even) << low;
     ASSERT_EQ(from_double<TypeParam>(-middle).bits, even | 0x8000) << low;
-    // One double beside the middle: a detour through float would lose the difference.
+    // These lie one double beside the middle. Rounding to float first would lose the difference.
     ASSERT_EQ(from_double<TypeParam>(std::nextafter(middle, 0)).bits, low);
     ASSERT_EQ(from_double<TypeParam>(std::nextafter(middle, kInf)).bits, high);
   }
@@ -86,7 +87,7 @@ TYPED_TEST(SmallFloat, EndsOfTheRange) {
   EXPECT_EQ(bits(std::numeric_limits<double>::denorm_min()), 0);
   EXPECT_EQ(bits(-std::numeric_limits<double>::min()), 0x8000);
   EXPECT_TRUE(std::isnan(to_double(from_double<TypeParam>(kNan))));
-  // A payload in bits that do not fit must not leave an infinity behind.
+  // A NaN whose payload bits do not fit must not become infinity.
   const auto low_payload = std::bit_cast<double>((uint64_t{0x7ff} << 52) | 1);
   EXPECT_TRUE(std::isnan(to_double(from_double<TypeParam>(low_payload))));
   const auto negative = std::bit_cast<double>((uint64_t{0xfff} << 52) | 1);

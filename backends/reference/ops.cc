@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The built-in ops: one schema each, what it means in a line, and how far a right kernel may be
-// from the reference. docs/reference/ops.md has the details.
+// The built-in ops: their schemas, their meaning in a line, and their tolerances.
+// docs/reference/ops.md has the details.
 #include <array>
 #include <iterator>
 
@@ -9,15 +9,15 @@
 namespace yard::reference {
 namespace {
 
-// Room for a kernel that computes in f32 and rounds to the element type once more on its way: two
-// units in the last place, and an absolute floor where terms cancel.
+// Allows a kernel to compute in f32 and to round to the element type once more on its way: two
+// units in the last place, and an absolute floor for terms that cancel.
 constexpr yard_tolerance_t kRounded[] = {
     {YARD_F32, 0, 1e-5, 1e-5},
     {YARD_F16, 0, 2e-3, 1e-3},
     {YARD_BF16, 0, 1.6e-2, 8e-3},
 };
 
-// Probabilities get small with the row's length: nearly all of the room is relative.
+// Probabilities shrink with the row's length, so nearly all of the tolerance is relative.
 constexpr yard_tolerance_t kProbability[] = {
     {YARD_F32, 0, 1e-5, 1e-8},
     {YARD_F16, 0, 2e-3, 2e-7},
@@ -31,15 +31,19 @@ constexpr yard_tolerance_t kAngle[] = {
     {YARD_BF16, 0, 1.6e-2, 1.6e-2},
 };
 
-// Sums of products in f32. Long ones are off by 1e-5 of the norm of their terms, which the ops state as their magnitude.
+// Sums of products in f32. Long sums are off by 1e-5 of the norm of their terms, which the ops
+// state as their magnitude.
 constexpr yard_tolerance_t kProducts[] = {
     {YARD_F32, 0, 1e-5, 3e-5},
     {YARD_F16, 0, 2e-3, 1e-4},
     {YARD_BF16, 0, 1.6e-2, 1e-4},
 };
 
-// Kernels may round activations to int8 where weights have few bits: in blocks of 32, to max|x| / 127. A result is then off by up
-// to 0.9 % of the norm of its terms at one standard deviation. Products with floats are as kProducts.
+// If weights have few bits, kernels may round activations to int8, in blocks of 32 and in steps of
+// max
+// x
+// / 127. At one standard deviation, a result is then off by up to 0.9 % of the norm of its terms.
+// Other products use kProducts.
 constexpr auto kLinear = [] {
   constexpr uint32_t kFewBits[] = {YARD_I8, YARD_Q8_0, YARD_Q4_0, YARD_Q4_1, YARD_Q4_K, YARD_Q6_K};
   std::array<yard_tolerance_t, 3 * std::size(kFewBits) + std::size(kProducts)> all{};
@@ -53,14 +57,15 @@ constexpr auto kLinear = [] {
   return all;
 }();
 
-// The weights of 16-bit types may be rounded once to the type. Errors of scores are in the magnitude of the ops.
+// The weights of 16-bit types may be rounded once to the type. The magnitude of the ops covers
+// errors of scores.
 constexpr yard_tolerance_t kAttention[] = {
     {YARD_F32, 0, 1e-5, 1e-5},
     {YARD_F16, 0, 2e-3, 1e-3},
     {YARD_BF16, 0, 1.6e-2, 8e-3},
 };
 
-// Where x / scale lies between two integers, a kernel may round to either.
+// If x / scale lies between two integers, a kernel may round to either.
 constexpr yard_tolerance_t kQuantized[] = {
     {YARD_F32, 0, 1e-6, 0},
     {YARD_I8, 0, 0, 1.0 / 127},
@@ -143,9 +148,8 @@ void add_products(plugin::Plugin& plugin) {
                  .tolerances(kRounded));
 }
 
-// A scale that is finite in f32.
 #define YARD_FINITE_SCALE "scale > -3.4028235e38, scale < 3.4028235e38"
-// The parameters of attention over whole sequences, with others before the scale.
+// The parameters of attention over whole sequences. `others` come before the scale.
 #define YARD_ATTENTION(others)                                                            \
   "(out!: T[batch, seq, heads, dim], query: T[batch, seq, heads, dim], "                  \
   "key: T[batch, kv_seq, kv_heads, dim], value: T[batch, kv_seq, kv_heads, dim], " others \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The descriptor of backend `reference`: the built-in ops and, for each, the kernel that is its
-// meaning.
+// The descriptor of backend `reference`: the built-in ops and, for each, the kernel that defines
+// its meaning.
 
 #include "kernels.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The descriptor as a host reads it: ops and kernels match, flags hold, typed and packed entries
-// agree.
+// Tests the descriptor as a host reads it: ops and kernels match, flags hold, and typed and packed
+// entries agree.
 #include <set>
 
 #include "testing.h"
@@ -21,11 +21,12 @@ TEST(Plugin, OneReferenceKernelForEachOp) {
     const std::string schema = p->ops[i]->schema;
     ops.insert(schema.substr(0, schema.find('(')));
     ASSERT_NE(p->ops[i]->summary, nullptr);
-    // One for each dtype that can be off: indices are exact.
+    // There is one tolerance per dtype of inexact results. Indices are exact.
     const bool indices = schema.starts_with("argmax") || schema.starts_with("sample");
     const bool quantized = schema.starts_with("quantize_int8");
     const uint32_t of_any = indices ? 0u : quantized ? 2u : 3u;
-    // linear has as many for each dtype of weights that are no floats, and only these leave room for activations of int8.
+    // linear has as many again for each dtype of weights with few bits, which allow activations in
+    // int8.
     const uint32_t of_weights = schema.starts_with("linear") ? 6 * of_any : 0;
     ASSERT_EQ(p->ops[i]->tolerance_count, of_any + of_weights) << schema;
     for (uint32_t k = 0; k < of_any + of_weights; ++k) {
@@ -47,7 +48,8 @@ TEST(Plugin, OneReferenceKernelForEachOp) {
   EXPECT_EQ(ops, served);
 }
 
-// Parameters of a schema as the letters of plugin.h: read from the text, not from the kernel.
+// Returns the parameters of a schema as letters of plugin.h, read from the text instead of the
+// kernel.
 std::string letters(const std::string& schema) {
   std::string result;
   const size_t end =

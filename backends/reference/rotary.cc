@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rotary_embedding: turns pairs of dimensions of query and key by an angle that grows with the
-// position, in place. The angle comes from tables (by position, or by token) or from the position
+// rotary_embedding turns pairs of dimensions of query and key, in place, by an angle that grows
+// with the position. The angle comes from tables (by position or by token), or from the position
 // and a base.
 #include <cmath>
 
@@ -11,8 +11,9 @@
 namespace yard::reference {
 namespace {
 
-// How far rotation reaches into a head; negative after a failure. The schema bounds rotary_dim too,
-// but a bound call changes scalars without a check, and here they decide what memory is touched.
+// Returns how many dimensions of a head are rotated, or a negative number after a failure. The
+// schema limits rotary_dim too, but bound calls change scalars without a check, and this one
+// decides which memory is touched.
 int64_t rotated_dims(Call call, Tensor query, Tensor cos, int64_t rotary_dim) noexcept {
   const auto refuse = [&](const char* format, auto... figures) {
     return -int64_t{call.fail(YARD_CALLER, format, figures...)};
@@ -38,7 +39,7 @@ int64_t rotated_dims(Call call, Tensor query, Tensor cos, int64_t rotary_dim) no
   return head_dim;
 }
 
-// Every position has a row in the tables; the error names the first that has none.
+// Checks that every position has a row in the tables. The error names the first that has none.
 int32_t check_positions(Call call, Tensor positions, Tensor cos) noexcept {
   const int64_t rows = cos.size(0);
   int64_t token = 0;
@@ -56,7 +57,7 @@ int32_t check_positions(Call call, Tensor positions, Tensor cos) noexcept {
   return code;
 }
 
-// A column of cos or sin of any of its dtypes, at one row.
+// Returns an element of cos or sin, which may have other dtypes than query and key.
 double table_at(Tensor table, int64_t row, int64_t column) noexcept {
   return float_at(table, row * table.stride(0) + column * table.stride(1));
 }
@@ -66,7 +67,7 @@ struct Pair {
   double cos, sin;
 };
 
-// One pair of dimensions, in every head of one token.
+// Rotates one pair of dimensions in every head of one token.
 template <class T>
 void rotate(Tensor heads, int64_t token_offset, const Pair& pair) noexcept {
   for (int64_t h = 0; h < heads.size(-2); ++h) {

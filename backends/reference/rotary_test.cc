@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rotary_embedding through its descriptor: tables by position and by token, angles from a base,
-// both pairings, partial rotation, strides, and every refusal.
+// Tests rotary_embedding through its descriptor: tables by position and by token, angles from a
+// base, both pairings, partial rotation, strides, and every refusal.
 #include <complex>
 #include <limits>
 
@@ -13,8 +13,8 @@ using Vector = std::vector<double>;
 constexpr int64_t kHalf = 0, kInterleaved = 1;
 constexpr double kBase = 10000;
 
-// Pairs as complex numbers, turned by multiplication: independent of how the kernel does it. `turn`
-// gives the factor of a token and a pair.
+// Turns pairs by multiplying complex numbers, which is independent of the kernel's method. `turn`
+// returns the factor for a token and a pair.
 template <class Turn>
 Vector turned(const TestTensor& t, size_t heads, size_t head_dim, size_t rot, int64_t style,
               Turn turn) {
@@ -146,7 +146,7 @@ TEST(Rotary, EmptyTensors) {
 class RotaryRefusals : public ::testing::Test {
  protected:
   RotaryRefusals() { q.fill(1), k.fill(2), odd.fill(3), cos.fill(4), sin.fill(5); }
-  // Refuses with the caller's class, and leaves all as it was.
+  // Expects a caller error, and that the tensors are unchanged.
   void expect_refused(const Outcome& outcome, std::initializer_list<const char*> words) {
     EXPECT_EQ(outcome.code, YARD_CALLER);
     for (const char* word : words)

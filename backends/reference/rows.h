@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walking tensors of any rank and any strides: rows along the last dimension, and the leading
+// Walks tensors of any rank and any strides: rows along the last dimension, and the leading
 // dimensions that several tensors share.
 //
-// Strides may be positive, zero or negative, and data need not be aligned to its element type.
-// Nothing is read or computed for an element that does not exist, so empty tensors may have no data
-// at all.
+// Strides may be positive, zero or negative, and data need not be aligned to the element type.
+// Empty tensors may have no data, because nothing is read or computed for missing elements.
 #pragma once
 
 #include <yard/plugin.hpp>
@@ -17,8 +16,8 @@
 
 namespace yard::reference {
 
-// The elements of one tensor along one dimension, from element number `offset` on. Reads widen,
-// writes round.
+// The elements of one tensor along one dimension, from element `offset` on. Reads widen and writes
+// round.
 template <class T>
 class Row {
  public:
@@ -44,7 +43,7 @@ class Row {
   int64_t offset_, stride_, size_;
 };
 
-// One element, `offset` elements from the first. Reads widen, writes round.
+// Reads the element that is `offset` elements from the first.
 template <class T>
 double load(plugin::Tensor t, int64_t offset) noexcept {
   T value;
@@ -57,7 +56,7 @@ void store(plugin::Tensor t, int64_t offset, double v) noexcept {
   std::memcpy(t.data<char>() + offset * static_cast<int64_t>(sizeof value), &value, sizeof value);
 }
 
-// One element of a tensor of f32, f16 or bf16.
+// Reads one element of a tensor of f32, f16 or bf16.
 inline double float_at(plugin::Tensor t, int64_t offset) noexcept {
   switch (t.dtype()) {
     case YARD_F16: return load<F16>(t, offset);
@@ -66,7 +65,7 @@ inline double float_at(plugin::Tensor t, int64_t offset) noexcept {
   }
 }
 
-// One element of a tensor of i32 or i64.
+// Reads one element of a tensor of i32 or i64.
 inline int64_t index_at(plugin::Tensor t, int64_t offset) noexcept {
   const auto read = [&]<class T>(T value) {
     std::memcpy(&value, t.data<char>() + offset * static_cast<int64_t>(sizeof value), sizeof value);
@@ -81,9 +80,9 @@ inline void set_index(plugin::Tensor t, int64_t offset, int64_t index) noexcept 
   t.dtype() == YARD_I64 ? write(index) : write(static_cast<int32_t>(index));
 }
 
-// Calls body(offsets) for every index of the dimensions `shape`, in row-major order; offsets[k] is
-// where that index lies in tensors[k], in elements. The tensors have these as their leading
-// dimensions; an absent one stays at 0.
+// Calls body(offsets) for every index of the dimensions `shape`, in row-major order. offsets[k] is
+// the offset of that index in tensors[k], in elements. The tensors have these leading dimensions;
+// the offset of an absent tensor stays 0.
 template <size_t N, class Body>
 void for_each_index(std::span<const int64_t> shape, const std::array<plugin::Tensor, N>& tensors,
                     const Body& body) {
@@ -111,13 +110,13 @@ void for_each_index(std::span<const int64_t> shape, const std::array<plugin::Ten
   }
 }
 
-// The dimensions of `t` without the last `inner` ones.
+// Returns the dimensions of `t` without the last `inner` ones.
 inline std::span<const int64_t> leading(plugin::Tensor t, int inner) noexcept {
   return {t.c()->shape, static_cast<size_t>(t.rank() - inner)};
 }
 
-// Calls body(row, row, ...) for every row along the last dimension; the tensors agree in all
-// others.
+// Calls body(row, row, ...) for every row along the last dimension. All other dimensions of the
+// tensors must agree.
 template <class T, class Body, class... Tensors>
 void for_each_row(const Body& body, plugin::Tensor first, Tensors... others) {
   const std::array<plugin::Tensor, 1 + sizeof...(Tensors)> tensors{first, others...};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The walk over leading dimensions, by itself: order, offsets, absent tensors, emptiness.
+// Tests the walk over leading dimensions: order, offsets, absent tensors and empty tensors.
 #include "rows.h"
 
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ TEST(Rows, ARowReadsAndRoundsThroughItsStride) {
   const Row<BF16> row(Tensor(a.c()), 0);
   EXPECT_EQ(row.size(), 3);
   EXPECT_EQ(row[2], 3);
-  row.set(1, 1.00390625);  // a tie: to even
+  row.set(1, 1.00390625);  // a tie rounds to even
   EXPECT_EQ(a.values(), (std::vector<double>{1, 1, 3}));
   EXPECT_TRUE(a.gaps_intact());
 }

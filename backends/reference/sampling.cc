@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// argmax, topk_softmax and sample. Elements are ordered by value, largest first; a NaN is larger
-// than all numbers, and of equal ones the lower index comes first.
+// argmax, topk_softmax and sample. Elements are ordered by value, largest first. A NaN is larger
+// than all numbers, and the lower index comes first among equal values.
 #include <bit>
 #include <cmath>
 
@@ -15,7 +15,7 @@ struct Element {
   double value;
   int64_t index;
 
-  // Whether it comes first in the order.
+  // Whether this element comes before `other` in the order.
   bool precedes(const Element& other) const noexcept {
     if (std::isnan(value) != std::isnan(other.value)) return std::isnan(value);
     if (std::isnan(value) || value == other.value) return index < other.index;
@@ -23,7 +23,7 @@ struct Element {
   }
 };
 
-// The first element, or the first of those that come after `previous`.
+// Returns the first element, or the first element after `previous`.
 template <class T>
 Element first_of(const Row<T>& x, const Element* previous = nullptr) noexcept {
   Element best{0, -1};
@@ -35,13 +35,14 @@ Element first_of(const Row<T>& x, const Element* previous = nullptr) noexcept {
   return best;
 }
 
-// The bits of a double as a number that grows with it; of both zeros the same.
+// Returns the bits of a double as a number that grows with the double. Both zeros give one number.
 uint64_t ordered(double v) noexcept {
   const auto bits = std::bit_cast<uint64_t>(v + 0.0);
   return (bits >> 63) != 0 ? ~bits : bits | (uint64_t{1} << 63);
 }
 
-// The elements of a row that can be chosen: those beyond a bound, and the first `equal` that lie on it.
+// The elements of a row that can be chosen: those above a bound, and the first `equal` that equal
+// the bound.
 class Kept {
  public:
   static Kept all(int64_t size) noexcept { return {0, size}; }
@@ -55,7 +56,7 @@ class Kept {
     }
   }
 
-  // The sum of what `measure` gives for those of at least `bound`, in the order of indices.
+  // Sums measure(element) over the elements that are at least `bound`, in the order of indices.
   template <class T, class Measure>
   double sum(const Row<T>& x, uint64_t bound, const Measure& measure) const {
     double total = 0;
@@ -63,11 +64,11 @@ class Kept {
     return total;
   }
 
-  // The smallest set of first elements in which the measures sum up to `needed`; all of them if they
-  // do not.
+  // Returns the smallest set of first elements whose measures sum up to `needed`, or all elements
+  // if the total is less.
   template <class T, class Measure>
   Kept smallest(const Row<T>& x, double needed, const Measure& measure) const {
-    uint64_t low = 0, high = ~uint64_t{0};  // the sum from low on is enough, or low is 0
+    uint64_t low = 0, high = ~uint64_t{0};  // the sum from `low` on is enough, or low is 0
     while (high - low > 1) {
       const uint64_t middle = low + (high - low) / 2;
       (sum(x, middle, measure) >= needed ? low : high) = middle;
@@ -88,7 +89,7 @@ class Kept {
   int64_t equal_;
 };
 
-// SplitMix64, output number `row` of the generator that starts at `seed`, as a number in [0, 1).
+// Returns output `row` of the SplitMix64 generator that starts at `seed`, as a number in [0, 1).
 double random_unit(int64_t seed, int64_t row) noexcept {
   uint64_t z = static_cast<uint64_t>(seed) + (static_cast<uint64_t>(row) + 1) * 0x9e3779b97f4a7c15u;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -169,7 +170,7 @@ int32_t sample(Call call, Tensor out, Tensor x, double temperature, int64_t top_
   if (!(temperature >= 0) || std::isinf(temperature))
     return call.fail(YARD_CALLER, "sample: invalid temperature: expected 0 or more, got %g",
                      temperature);
-  if (top_k < 0)  // a bound call changes scalars without a check
+  if (top_k < 0)  // bound calls change scalars without a check
     return call.fail(YARD_CALLER, "sample: invalid top_k: expected 0 or more, got %lld",
                      static_cast<long long>(top_k));
   if (std::isnan(top_p)) return call.fail(YARD_CALLER, "sample: invalid top_p: got NaN");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// argmax, topk_softmax and sample: order of equal and special values, probabilities, and the random
-// numbers of the documentation.
+// Tests argmax, topk_softmax and sample: the order of equal and special values, probabilities, and
+// the random numbers that the documentation defines.
 #include <map>
 #include <set>
 
@@ -63,7 +63,7 @@ TEST_P(Sampling, TopKWithSpecialValues) {
   for (const double w : weights.values()) EXPECT_TRUE(std::isnan(w));
 }
 
-// How often each index is chosen in rows of the same logits, which have different random numbers.
+// Returns how often each index is chosen in rows with equal logits and different random numbers.
 std::map<int, double> shares(uint32_t dtype, const Vector& logits, double temperature,
                              int64_t top_k, double top_p) {
   constexpr int64_t kRows = 4000;
@@ -103,7 +103,7 @@ TEST_P(Sampling, TopKKeepsTheLargestAndLowerIndicesOfEqualOnes) {
 }
 
 TEST_P(Sampling, TopPKeepsTheFewestThatReachIt) {
-  // Four equal ones: half of the probability is exactly two of them.
+  // Two of four equal logits have exactly half of the probability.
   expect_shares(shares(GetParam(), {1, 1, 1, 1}, 1, 0, 0.5), {{0, 0.5}, {1, 0.5}});
   expect_shares(shares(GetParam(), {1, 1, 1, 1}, 1, 0, 0.51),
                 {{0, 1 / 3.0}, {1, 1 / 3.0}, {2, 1 / 3.0}});
@@ -113,7 +113,7 @@ TEST_P(Sampling, TopPKeepsTheFewestThatReachIt) {
                 {{2, std::exp(1) / (1 + std::exp(1))}, {3, 1 / (1 + std::exp(1))}});
   expect_shares(shares(GetParam(), {0, 1}, 1, 0, 0), {{1, 1}});
   expect_shares(shares(GetParam(), {0, 1}, 1, 0, -3), {{1, 1}});
-  // Of what top_k keeps, which is two of the equal ones.
+  // top_p applies to the two of the equal logits that top_k keeps.
   expect_shares(shares(GetParam(), {1, 1, 1, 1}, 1, 2, 0.5), {{0, 1}});
 }
 
@@ -138,9 +138,10 @@ TEST(Sampling, RandomNumbersAreThoseOfSplitMix64) {
     EXPECT_EQ(run("sample", out, x, 1.0, int64_t{0}, 1.0, seed).code, YARD_OK);
     return out.values();
   };
-  // The first outputs of SplitMix64 from 0, as published: e220a8397b1dcdaf, 6e789e6aa1b965f4.
+  // The published first outputs of SplitMix64 from seed 0 are e220a8397b1dcdaf and
+  // 6e789e6aa1b965f4.
   EXPECT_EQ(chosen(0), (Vector{0xe220a, 0x6e789}));
-  // From 1234567: 599ed017fb08fc85, 2c73f08458540fa5.
+  // From seed 1234567 they are 599ed017fb08fc85 and 2c73f08458540fa5.
   EXPECT_EQ(chosen(1234567), (Vector{0x599ed, 0x2c73f}));
 }
 

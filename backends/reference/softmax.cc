@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// softmax over the last dimension. Exponentials are taken twice instead of kept, so that nothing is
-// allocated and the output may lie exactly on the input.
+// softmax over the last dimension. Exponentials are computed twice, so that nothing is allocated
+// and the output may be the input.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,8 +15,8 @@ int32_t softmax(Call call, Tensor out, Tensor x) {
   return with_type(call, x.dtype(), [&]<class T>(std::type_identity<T>) {
     for_each_row<T>(
         [](Row<T> o, Row<T> v) {
-          // A row with a NaN or +inf, or with nothing but -inf, makes one of the differences below
-          // NaN, and through the sum the whole row: what the formula gives, and PyTorch.
+          // If a row has a NaN or +inf, or only -inf, one of the differences below is NaN. The sum
+          // then makes the whole row NaN, as in the formula and in PyTorch.
           double largest = -std::numeric_limits<double>::infinity();
           for (int64_t i = 0; i < v.size(); ++i) largest = std::max(largest, v[i]);
           double sum = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// embedding, quantize_int8 and dequantize: rows that are looked up, packed or unpacked.
+// embedding, quantize_int8 and dequantize look up, pack or unpack rows.
 #include <algorithm>
 #include <cmath>
 
@@ -11,7 +11,7 @@
 namespace yard::reference {
 namespace {
 
-// Every id has a row in the table; the error names the first that has none.
+// Checks that every id has a row in the table. The error names the first that has none.
 int32_t check_ids(Call call, Tensor ids, int64_t vocab) noexcept {
   int64_t row = 0;
   int32_t code = YARD_OK;
@@ -63,7 +63,7 @@ int32_t quantize_int8(Call call, Tensor out, Tensor scale, Tensor x) {
       for (int64_t i = 0; i < v.size() && !std::isnan(largest); ++i)
         largest = std::isnan(v[i]) ? v[i] : std::max(largest, std::fabs(v[i]));
       store<float>(scale, offsets[1], largest / 127);
-      // Of the stored scale, which is what dequantize multiplies with.
+      // Uses the stored scale, because dequantize multiplies with it.
       const double step = load<float>(scale, offsets[1]);
       const bool usable = std::isfinite(step) && step != 0;
       for (int64_t i = 0; i < v.size(); ++i)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// embedding, quantize_int8 and dequantize: dtypes, strides, invalid ids, rounding, special values.
+// Tests embedding, quantize_int8 and dequantize: dtypes, strides, invalid ids, rounding, special
+// values.
 #include "testing.h"
 
 namespace yard::reference::testing {
@@ -54,7 +55,7 @@ TEST_P(Tables, EmptyTensors) {
 }
 
 TEST_P(Tables, QuantizeRoundsHalfToEven) {
-  // The largest is 127 steps, so that the step is 0.5 exactly.
+  // The largest element is 127 steps, so the step is exactly 0.5.
   TestTensor x(GetParam(), {2, 5}, {63.5, 0.25, 0.75, -0.25, -1.25, 0, 0, 0, 0, 0});
   TestTensor q(YARD_I8, {2, 5}, Strides{-7, 1}), scale(YARD_F32, {2}, Strides{2});
   ASSERT_EQ(run("quantize_int8", q, scale, x).code, YARD_OK);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the reference kernels share: tensors of any dtype and strides filled from
-// doubles, calls of a kernel through its descriptor, and a comparison that asks for correct
+// Shared by the tests of the reference kernels: tensors of any dtype and strides filled from
+// doubles, calls of a kernel through its descriptor, and a comparison that requires correct
 // rounding.
 #pragma once
 
@@ -47,13 +47,14 @@ inline double round_to(uint32_t dtype, double v) {
   }
 }
 
-// In elements, one per dimension; a separate type, so that they are not mistaken for values.
+// Strides in elements, one per dimension. A separate type, so that they are not mistaken for
+// values.
 struct Strides : std::vector<int64_t> {
   using std::vector<int64_t>::vector;
 };
 
-// Owns exactly the memory its elements span (so that the address sanitizer sees a step outside), at
-// an odd byte offset, and knows which bytes belong to no element.
+// Owns exactly the memory that its elements span, at an odd byte offset, so that the address
+// sanitizer sees accesses outside. Knows which bytes belong to no element.
 class TestTensor {
  public:
   TestTensor(uint32_t dtype, std::vector<int64_t> shape, const Strides& strides = Strides())
@@ -92,13 +93,13 @@ class TestTensor {
   uint32_t dtype() const { return dtype_; }
   size_t size() const { return offsets_.size(); }
 
-  // Elements in row-major order of the index, whatever the strides.
+  // Sets the elements in row-major order, whatever the strides.
   TestTensor& set(const std::vector<double>& values) {
     EXPECT_EQ(values.size(), size());
     for (size_t n = 0; n < std::min(size(), values.size()); ++n) put(n, values[n]);
     return *this;
   }
-  // Different everywhere, of both signs, exact in every dtype.
+  // Sets elements that are all different, have both signs, and are exact in every dtype.
   TestTensor& fill(int seed) {
     for (size_t n = 0; n < size(); ++n)
       put(n, (static_cast<int>((n * 37 + static_cast<size_t>(seed) * 11) % 61) - 30) / 16.0);
@@ -122,7 +123,7 @@ class TestTensor {
     return v;
   }
   const std::vector<uint8_t>& bytes() const { return bytes_; }
-  // Whether the bytes between the elements are unchanged.
+  // Returns whether the bytes between the elements are unchanged.
   bool gaps_intact() const {
     std::vector<uint8_t> copy = bytes_;
     for (size_t at : offsets_) std::fill_n(copy.begin() + static_cast<ptrdiff_t>(at), item_, kGap);
@@ -156,7 +157,7 @@ class TestTensor {
   uint32_t dtype_;
   std::vector<int64_t> shape_, strides_;
   std::vector<uint8_t> bytes_;
-  std::vector<size_t> offsets_;  // byte of each element
+  std::vector<size_t> offsets_;  // first byte of each element
   size_t item_ = 0;
   yard_tensor_t t_{};
 };
@@ -215,14 +216,14 @@ inline Outcome with_call(const std::function<int32_t(yard_call_t*)>& body) {
   return {code, error};
 }
 
-// Calls the packed entry: run("rms_norm", out, x, weight, 1e-6).
+// Calls the packed entry, as in run("rms_norm", out, x, weight, 1e-6).
 template <class... A>
 Outcome run(std::string_view op, const A&... a) {
   const yard_value_t args[] = {value(a)...};
   return with_call([&](yard_call_t* call) { return kernel_of(op)->run(call, args, sizeof...(a)); });
 }
 
-// Calls what the op states of its magnitude.
+// Calls the op's magnitude function.
 template <class... A>
 Outcome run_magnitude(std::string_view op, const A&... a) {
   const yard_value_t args[] = {value(a)...};
@@ -230,7 +231,7 @@ Outcome run_magnitude(std::string_view op, const A&... a) {
       [&](yard_call_t* call) { return op_of(op)->magnitude(call, args, sizeof...(a)); });
 }
 
-// Calls the typed entry with the same arguments.
+// Calls the typed entry with the arguments of run().
 inline const yard_tensor_t* raw(const TestTensor& t) { return t.c(); }
 inline const yard_tensor_t* raw(std::nullptr_t) { return nullptr; }
 inline int64_t raw(int64_t i) { return i; }
@@ -244,8 +245,8 @@ Outcome run_typed(std::string_view op, const A&... a) {
   });
 }
 
-// Whether `found` is `expected` rounded to the dtype, give or take the rounding of doubles (`slack`
-// beside the relative part, where terms cancel).
+// Checks that `found` is `expected` rounded to the dtype, up to the rounding of doubles. `slack` is
+// an absolute allowance for terms that cancel.
 inline ::testing::AssertionResult rounded(uint32_t dtype, double found, double expected,
                                           double slack = 0) {
   if (std::isnan(expected) && std::isnan(found)) return ::testing::AssertionSuccess();
@@ -256,7 +257,7 @@ inline ::testing::AssertionResult rounded(uint32_t dtype, double found, double e
          << found << " is not " << expected << " rounded to dtype " << dtype;
 }
 
-// The caller's error, with this text in its message.
+// Expects a caller error with this text in its message.
 inline void expect_caller_error(const Outcome& outcome, const std::string& text) {
   EXPECT_EQ(outcome.code, YARD_CALLER);
   EXPECT_NE(outcome.message.find(text), std::string::npos) << outcome.message;

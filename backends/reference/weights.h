@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of weights and tables of any dtype, read as doubles piece by piece.
+// Reads rows of weights and tables of any dtype as doubles, piece by piece.
 #pragma once
 
 #include <yard/plugin.hpp>
@@ -14,10 +14,9 @@ namespace yard::reference {
 
 class WeightRow {
  public:
-  static constexpr int64_t kPiece =
-      256;  // elements that are read at once: whole blocks of every type
+  static constexpr int64_t kPiece = 256;  // elements read at once; whole blocks of every type
 
-  // The elements along the last dimension, from element number `offset` on.
+  // The elements along the last dimension, from element `offset` on.
   WeightRow(plugin::Tensor t, int64_t offset) noexcept : t_(t), offset_(offset) {}
 
   static bool reads(uint32_t dtype) noexcept {
@@ -26,7 +25,7 @@ class WeightRow {
   }
   int64_t size() const noexcept { return t_.size(-1); }
 
-  // Calls body(number of the first element, elements) for pieces of the row, in order.
+  // Calls body(number of the first element, elements) for each piece of the row, in order.
   template <class Body>
   void for_each_piece(const Body& body) const {
     double piece[kPiece];
