@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// silu_and_mul and gelu_and_mul: one pass, nothing kept between.
+// silu_and_mul and gelu_and_mul in one pass over a row.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "activations.cc"
 #include <hwy/cache_control.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cosines and sines of one token, from its position and a base.
+// Computes the cosines and sines of one token from its position and a base.
 //
-// An angle in f32 would be off by its own size times 6e-8, so it is kept as a number of quarter turns in
-// double until whole quarters are taken off; what is left is small, and the rest is plain f32 that the
-// compiler can put into vectors.
+// An angle in f32 would be off by its own size times 6e-8. So the angle is a number of quarter
+// turns in double until whole quarters are taken off. The remainder is small, and the rest is plain
+// f32 that the compiler can vectorise.
 #pragma once
 
 #include <bit>
@@ -17,16 +17,17 @@
 namespace yard::simd {
 
 struct Angles {
-  // Pairs of dimensions at a time; heads of up to 512 dimensions are done in one go.
+  // The number of pairs of dimensions at a time. Heads of up to 512 dimensions take one pass.
   static constexpr size_t kMost = 256;
-  // Vectors are read whole: the longest there are may reach this far over the end.
+  // Vectors are read whole, so the longest vectors may reach this far past the end.
   static constexpr size_t kRoom = 128;
 
   float cos[kMost + kRoom] = {}, sin[kMost + kRoom] = {};
-  double quarters[kMost];  // per step of the position
+  double quarters[kMost];  // quarter turns per step of the position
   double largest = 0;
 
-  // Of pairs [from, from + count) of a head that turns `half` pairs: base^(-i / half).
+  // Sets the frequencies base^(-i / half) of pairs [from, from + count) of a head that turns `half`
+  // pairs.
   void set_frequencies(double base, size_t half, size_t from, size_t count) noexcept {
     constexpr double kQuartersPerRadian = 0.63661977236758134308;
     base_ = base, half_ = half, from_ = from;
@@ -41,11 +42,12 @@ struct Angles {
 
   void set_position(int64_t position, size_t count) noexcept {
     const auto at = static_cast<double>(position);
-    // Further out the frequencies are not exact enough, and the numbers too large for the trick below.
+    // For larger angles the frequencies are not exact enough, and the numbers are too large for the
+    // trick below.
     if (!(std::abs(at) < 0x1p27 && std::abs(at) * largest < 0x1p40)) return set_far(at, count);
     for (size_t i = 0; i < count; ++i) {
       const double q = at * quarters[i];
-      // The nearest whole number by the adder's own rounding; its last bits are the quadrant.
+      // Adding 1.5 * 2^52 rounds to the nearest whole number, whose last bits are the quadrant.
       const double shifted = q + 0x1.8p52;
       const auto quadrant = static_cast<uint32_t>(std::bit_cast<uint64_t>(shifted));
       const auto r = static_cast<float>(q - (shifted - 0x1.8p52));  // [-0.5, 0.5]
@@ -56,7 +58,7 @@ struct Angles {
           1 + z * (-1.23370054f + z * (0.253669226f + z * (-0.0208601651f + z * 0.000903766539f)));
       const bool odd = (quadrant & 1) != 0;
       const float cosine = odd ? s : c, sine = odd ? c : s;
-      // Signs by quadrant: cos + - - +, sin + + - -.
+      // The signs by quadrant are + - - + for cos and + + - - for sin.
       const uint32_t cos_sign = ((quadrant + 1) & 2) << 30, sin_sign = (quadrant & 2) << 30;
       cos[i] = std::bit_cast<float>(std::bit_cast<uint32_t>(cosine) ^ cos_sign);
       sin[i] = std::bit_cast<float>(std::bit_cast<uint32_t>(sine) ^ sin_sign);
@@ -79,7 +81,7 @@ struct Angles {
   size_t half_ = 1, from_ = 0;
 };
 
-// The position of a token: given, or its number.
+// Returns the position of a token: the given one, or the token's number if `at` is null.
 inline int64_t position_of(const Rotary& job, const char* at, int64_t token) noexcept {
   if (at == nullptr) return token;
   if (job.wide_positions) {

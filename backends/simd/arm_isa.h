@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that use instructions which not every Armv8 processor has. Intrinsics for these exist in clang only where a whole
-// file is compiled for them; there, asm takes their place.
+// Attributes of functions that use instructions which some Armv8 processors lack. clang offers
+// their intrinsics only where the whole file is compiled for them, so there asm takes their place.
 #pragma once
 
 #if defined(__clang__)

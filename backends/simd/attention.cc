@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// attention.full, .causal, .sliding_window and .cross, by blocks of queries and keys with an online softmax: memory does not
-// grow with the sequence.
+// attention.full, .causal, .sliding_window and .cross, by blocks of queries and keys with an online
+// softmax. Memory does not grow with the sequence.
 //
-// Lanes are queries. Scores are then products of single elements of keys with vectors of queries, results products of single
-// elements of values with vectors of weights, and the softmax needs no sums over lanes. Queries are turned over once for a
-// block, and so are results; keys and values are read where they are.
+// Lanes are queries. Scores are then products of single elements of keys with vectors of queries,
+// results are products of single elements of values with vectors of weights, and the softmax does
+// not sum across lanes. Queries and results are transposed once per block. Keys and values are read
+// in place.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "attention.cc"
 #include <hwy/foreach_target.h>  // before highway.h
@@ -25,33 +26,33 @@ namespace yard::simd {
 namespace HWY_NAMESPACE {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
-constexpr int64_t kKeys = 32;  // in a block
-// Queries in a block, and the most that a machine's pair of vectors has room for.
+constexpr int64_t kKeys = 32;  // keys in a block
+// Queries in a block, and the most queries if a pair of vectors is wider than a block.
 constexpr size_t kQueries = 64;
 constexpr size_t kMostQueries = HWY_MAX(kQueries, 2 * hn::MaxLanes(DF()));
 
-// Columns are queries.
 struct AttentionBlock {
-  // Or pairs of elements of bf16.
+  // In `query_pairs`, an element is a pair of bf16 elements.
   union {
     HWY_ALIGN float query[kMostDim * kMostQueries];
     HWY_ALIGN uint32_t query_pairs[kMostDim / 2 * kMostQueries];
   };
   HWY_ALIGN float result[kMostDim * kMostQueries];  // not yet divided by `sum`
-  HWY_ALIGN float scores[kKeys * kMostQueries];     // then weights
+  HWY_ALIGN float scores[kKeys * kMostQueries];     // later weights
   HWY_ALIGN float top[kMostQueries], sum[kMostQueries];
-  // Keys or values as f32, where they are not; or values as pairs, of two keys each.
+  // `tile` holds keys or values as f32, unless they are f32 in memory. `value_pairs` holds pairs of
+  // values of two keys.
   union {
     HWY_ALIGN float tile[kKeys * kMostDim];
     HWY_ALIGN uint32_t value_pairs[kKeys / 2 * kMostDim];
   };
   HWY_ALIGN uint32_t weight_pairs[kKeys / 2 * kMostQueries];
-  size_t stride;   // of columns
-  size_t columns;  // in use: a multiple of a pair
+  size_t stride;   // distance of rows; a row has one column per query
+  size_t columns;  // columns in use: a multiple of a pair of vectors
   int64_t queries;
 };
 
-// Elements of f32 in memory, not necessarily aligned, with strides in bytes.
+// Elements of f32 in memory. Data need not be aligned, and strides are in bytes.
 struct Matrix {
   const char* data;
   int64_t row, column;
@@ -60,7 +61,8 @@ struct Matrix {
   }
 };
 
-// to[r][0, pair) of four rows = sum over t of a(r, t) * b[t][0, pair), or is added to.
+// Computes to[r][0, pair) of four rows as the sum over t of a(r, t) * b[t][0, pair), or adds the
+// sum to it.
 template <bool kAdd>
 HWY_INLINE void multiply4(const Matrix& a, size_t row, size_t count, const float* b, float* to,
                           size_t stride) {
@@ -114,7 +116,8 @@ HWY_INLINE const char* address(Tensor t, int64_t batch, int64_t first, int64_t h
                               static_cast<int64_t>(sizeof(T));
 }
 
-// Rows of keys or values as f32: where they are, or in the tile. A row of the matrix is a key.
+// Returns rows of keys or values as f32, in place or in the tile. Each row of the matrix belongs to
+// a key.
 template <class T>
 HWY_INLINE Matrix rows_of(Tensor t, int64_t batch, int64_t head, int64_t first, int64_t count,
                           AttentionBlock& block) {
@@ -138,7 +141,7 @@ HWY_INLINE Matrix rows_of(Tensor t, int64_t batch, int64_t head, int64_t first, 
   }
 }
 
-// What the mask adds, and -inf for keys that a query does not see.
+// Adds the mask, and sets scores of keys that a query does not see to -inf.
 HWY_INLINE void mask_scores(const Attention& job, int64_t batch, int64_t head, int64_t query,
                             int64_t first, int64_t count, AttentionBlock& block) {
   for (int64_t q = 0; q < block.queries; ++q) {
@@ -163,19 +166,20 @@ HWY_INLINE void mask_scores(const Attention& job, int64_t batch, int64_t head, i
   }
 }
 
-// Scores to weights against maxima that include them; results and sums so far are scaled to these. For pairs, weights are
-// rounded to bf16, and their sums are those of the rounded ones.
+// Turns scores into weights relative to the largest score so far, and scales earlier results and
+// sums to it. For pairs, weights are rounded to bf16, and sums add the rounded weights.
 template <bool kPairs>
 HWY_INLINE void weigh_block(AttentionBlock& block, size_t count, size_t dim) {
   const DF d;
   const VF least = hn::Set(d, kMinusInfinity);
-  // In registers: what is stored could be these, for all that the compiler knows.
+  // Copies stay in registers, because the compiler must assume that stores could change the
+  // members.
   const size_t stride = block.stride, columns = block.columns;
   for (size_t c = 0; c < columns; c += hn::Lanes(d)) {
     const VF before = load(d, block.top + c);
     VF top = before;
     for (size_t j = 0; j < count; ++j) top = hn::Max(top, load(d, block.scores + j * stride + c));
-    // With nothing but -inf so far, differences to 0 give weights of 0.
+    // If all scores so far are -inf, subtracting 0 from them gives weights of 0.
     const VF reference = hn::IfThenZeroElse(hn::Eq(top, least), top);
     VF sum = load(d, block.sum + c);
     if (!hn::AllTrue(d, hn::Eq(top, before))) {
@@ -199,7 +203,7 @@ HWY_INLINE void weigh_block(AttentionBlock& block, size_t count, size_t dim) {
   }
 }
 
-// Whether all of the values are finite: else those of weight 0 must be left out one by one.
+// Whether all values are finite. If not, values of weight 0 must be left out one by one.
 HWY_INLINE bool all_finite(const Matrix& values, size_t count, size_t dim) {
   const DF d;
   const VF zero = hn::Zero(d);
@@ -224,7 +228,8 @@ HWY_INLINE void add_weighted(const Matrix& values, size_t count, size_t dim,
       }
 }
 
-// Pairs of weights of two keys each, and of values. False if a value is not finite.
+// Makes pairs of the weights, and of the values, of two keys each. Returns false if a value is not
+// finite.
 HWY_INLINE bool make_pairs(const char* values, int64_t step, size_t count, size_t dim,
                            AttentionBlock& block) {
   const DU du;
@@ -262,7 +267,7 @@ HWY_INLINE bool make_pairs(const char* values, int64_t step, size_t count, size_
   return largest < 0x7f80u;
 }
 
-// Blocks of queries in a sequence.
+// Returns the number of blocks of queries in a sequence.
 int64_t attention_blocks(const Attention& job) {
   const auto each = static_cast<int64_t>(HWY_MAX(kQueries, pair_lanes()));
   return (job.query.size(1) + each - 1) / each;
@@ -289,7 +294,7 @@ struct AttentionRows {
           block.query[i * block.stride + static_cast<size_t>(q)] =
               widen(read<T>(from + i * sizeof(T))) * job.scale;
     }
-    // A sink is a key whose value is 0; infinity and NaN make the row NaN.
+    // A sink is a key whose value is 0. A sink of infinity or NaN makes the row NaN.
     const float sink = job.sinks
                            ? read<float>(job.sinks.data<char>() + head * job.sinks.stride(0) * 4)
                            : kMinusInfinity;
@@ -306,7 +311,7 @@ struct AttentionRows {
     const size_t stride = block.stride, columns = block.columns;
     float* const factors = block.sum;
     for (size_t c = 0; c < columns; ++c) factors[c] = factors[c] == 0 ? 0.0f : 1.0f / factors[c];
-    // Rounded to T in the place of the queries, which are no longer needed.
+    // Results rounded to T overwrite the queries, which are no longer needed.
     T* const rounded = reinterpret_cast<T*>(block.query);
     VF a, b, factor_a, factor_b;
     for (size_t c = 0; c < columns; c += pair_lanes()) {
@@ -325,7 +330,8 @@ struct AttentionRows {
     }
   }
 
-  // Scores of a block of keys. A pair is multiplied before it is scaled, since scaled queries would be rounded.
+  // Computes the scores of a block of keys. Pairs are scaled after the product, because scaling
+  // bf16 queries would round them.
   template <class T, bool kPairs>
   static HWY_INLINE void score(const Attention& job, int64_t batch, int64_t head, int64_t first,
                                int64_t count, AttentionBlock& block) {
@@ -371,7 +377,8 @@ struct AttentionRows {
     const auto dim = static_cast<size_t>(job.query.size(3));
     const int64_t key_head = head / (job.query.size(2) / job.key.size(2));
     begin_block<T, kPairs>(job, batch, head, query, block);
-    // Ranges grow with the query: the first begins first, the last ends last.
+    // The ranges of keys grow with the query, so the first query begins first and the last one ends
+    // last.
     const Attention::Range low = job.visible(batch, query);
     const Attention::Range high = job.visible(batch, query + block.queries - 1);
     for (int64_t first = low.first; first < high.last; first += kKeys) {
@@ -424,7 +431,7 @@ int32_t run_attention(Call call, const Attention& job) {
   if (job.out.numel() == 0) return YARD_OK;
   const int64_t blocks = HWY_DYNAMIC_DISPATCH(attention_blocks)(job);
   const int64_t pieces = job.query.size(0) * job.query.size(2) * blocks;
-  // What a block computes, as if it moved memory.
+  // The arithmetic of a block, expressed as bytes moved.
   const int64_t seen =
       job.window > 0 ? std::min(job.window + 64, job.key.size(1)) : job.key.size(1);
   const int64_t bytes = seen * job.query.size(3) * 64;
@@ -460,7 +467,7 @@ int32_t attention_causal(Call call, Tensor out, Tensor query, Tensor key, Tensor
 template <bool kPairs>
 int32_t attention_sliding_window(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
                                  Tensor mask, Tensor sinks, int64_t window, double scale) {
-  if (window < 1)  // a bound call changes scalars without a check
+  if (window < 1)  // bound calls change scalars without a check
     return call.fail(YARD_CALLER,
                      "attention.sliding_window: invalid window: expected at least 1, got %lld",
                      static_cast<long long>(window));

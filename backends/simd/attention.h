@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of attention share: tensors, and which keys a query sees.
+// Shared by the kernels of attention: tensors, and which keys a query sees.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ inline float scale_of(double scale, int64_t dim) noexcept {
   return static_cast<float>(scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(dim)));
 }
 
-// Every length is within [0, most]; the error names the first that is not.
+// Checks that every length is in [0, most]. The error names the first that is not.
 inline int32_t check_lengths(Call call, const char* op, Tensor lengths, int64_t most) noexcept {
   for (int64_t b = 0; b < lengths.size(0); ++b) {
     const int64_t length = index_at(lengths, b * lengths.stride(0));
@@ -37,20 +37,20 @@ inline int32_t check_lengths(Call call, const char* op, Tensor lengths, int64_t 
   return YARD_OK;
 }
 
-// Attention of whole sequences.
+// A call of attention over whole sequences.
 struct Attention {
   Tensor out, query, key, value, mask;
   float scale;
   uint32_t dtype;
   Tensor sinks{nullptr}, lengths{nullptr};
   bool causal = false;
-  int64_t window = 0;                   // 0: none
-  const PairProducts* pairs = nullptr;  // where bf16 is multiplied by pairs
+  int64_t window = 0;                   // 0 if there is no window
+  const PairProducts* pairs = nullptr;  // set if bf16 is multiplied in pairs
 
   struct Range {
     int64_t first, last;
   };
-  // The keys that query i of batch b sees.
+  // Returns the keys that query i of batch b sees.
   Range visible(int64_t b, int64_t i) const noexcept {
     int64_t last = key.size(1);
     if (lengths) last = index_at(lengths, b * lengths.stride(0));
@@ -59,26 +59,28 @@ struct Attention {
   }
 };
 
-// How a call over a cache is divided. It follows from the call alone, so that its results do, too.
+// How a call over a cache is divided. The split depends only on the call, so that results do not
+// depend on threads.
 struct DecodeSplit {
-  static constexpr int64_t kTogether = 4;  // units that pass over the keys together, at most
+  static constexpr int64_t kTogether = 4;  // most units that pass over the keys together
   static constexpr int64_t kFarBytes = 2048;
-  static constexpr int64_t kPieces = 64;    // that are enough for all threads
-  static constexpr int64_t kPartKeys = 64;  // at least, in a part
+  static constexpr int64_t kPieces = 64;    // pieces that are enough for all threads
+  static constexpr int64_t kPartKeys = 64;  // least keys in a part
 
-  int64_t units = 0;            // at most four query heads of one key head, in a batch
+  int64_t units = 0;            // groups of up to four query heads of one key head, per batch
   int64_t together = 1;         // units that pass over the keys together
-  int64_t parts = 1, keys = 0;  // of the cache; keys in each
-  int64_t width = 0;            // of a saved row: whole pairs of vectors, however wide
+  int64_t parts = 1, keys = 0;  // parts of the cache, and keys per part
+  int64_t width = 0;            // of a saved row; a whole number of pairs of vectors of any width
 
   DecodeSplit() = default;
-  // For a cache whose longest row has `longest` keys.
+  // `longest` is the number of keys in the longest row of the cache.
   DecodeSplit(Tensor query, Tensor key, int64_t longest) noexcept
       : keys(std::max<int64_t>(longest, 1)), width((query.size(2) + 127) / 128 * 128) {
     const int64_t key_heads = key.size(2);
     if (key_heads == 0) return;
     units = key_heads * ((query.size(1) / key_heads + 3) / 4);
-    // Where rows of a head lie far apart, each page is then looked up once for several heads.
+    // If rows of a head lie far apart, several heads pass together, so that each page is looked up
+    // once for all of them.
     if (key.stride(1) * (key.c()->dtype.bits / 8) >= kFarBytes) together = kTogether;
     parts = most_parts(query.size(0), longest);
     if (parts == 1) return;
@@ -91,28 +93,28 @@ struct DecodeSplit {
     return std::clamp<int64_t>((kPieces + pieces - 1) / pieces, 1,
                                std::max<int64_t>(longest / kPartKeys, 1));
   }
-  // What parts need for any lengths up to the capacity.
+  // Returns the bytes that parts need for any lengths up to the capacity.
   int64_t most_bytes(int64_t batches, int64_t capacity) const noexcept {
     const int64_t most = most_parts(batches, capacity);
     return most == 1 ? 0 : batches * units * most * 4 * (width + 2) * 4;
   }
 };
 
-// One query for each head of each batch, over keys and values in a cache.
+// A call of attention with one query for each head of each batch, over keys and values in a cache.
 struct Decode {
   static constexpr int kTogether = DecodeSplit::kTogether;
   Tensor out, query, key, value, mask, lengths;
   float scale;
-  Tensor table{nullptr};  // of blocks; else the cache has a dimension of batches
+  Tensor table{nullptr};  // of blocks; if absent, the cache has a batch dimension
   DecodeSplit split{};
-  float* partials = nullptr;  // of parts, if there are several
+  float* partials = nullptr;  // results of parts, if there are several
 
-  // Four rows, each with its maximum and sum behind it.
+  // Returns the partial results of a unit: four rows, each followed by its maximum and sum.
   float* partial(int64_t b, int64_t unit, int64_t part) const noexcept {
     return partials + ((b * split.units + unit) * split.parts + part) * 4 * (split.width + 2);
   }
 
-  // Key or value j of batch b and head g.
+  // Returns key or value j of batch b and key head g.
   const char* at(Tensor cache, int64_t b, int64_t j, int64_t g) const noexcept {
     if (table) {
       const int64_t block = cache.size(1);

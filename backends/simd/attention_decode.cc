@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// attention.decode and .paged_decode: the query heads that share a key head pass over its keys and values once, block by
-// block, with a softmax whose maximum and sum grow with each (online softmax). A few key heads are done block by block in
-// turn: rows of one head often lie a page apart, and each page is then looked up once for all of them. Where batches and
-// heads are too few for all threads, parts of a long cache are done apart and merged.
+// attention.decode and .paged_decode. The query heads that share a key head pass over its keys and
+// values once, block by block, with an online softmax. A few key heads take turns block by block:
+// rows of one head often lie a page apart, and each page is then looked up once for all of these
+// heads. If batches and heads are too few for all threads, parts of a long cache are computed
+// separately and merged.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "attention_decode.cc"
 #include <hwy/foreach_target.h>  // before highway.h
@@ -25,17 +26,17 @@ namespace yard::simd {
 namespace HWY_NAMESPACE {
 
 constexpr int64_t kDecodeKeys = 32, kDecodeRows = 4;
-// Of a row of f32: room for a pair that begins inside it.
+// The width of a row of f32, with room for a pair of vectors that begins inside it.
 constexpr size_t kDecodeWidth = kMostDim + 2 * hn::MaxLanes(DF());
 
 struct DecodeRows {
-  HWY_ALIGN float query[kDecodeRows * kDecodeWidth];   // scaled; in the order of pairs of the cache
-  HWY_ALIGN float result[kDecodeRows * kDecodeWidth];  // likewise, not yet divided by `sum`
-  float weights[kDecodeRows][kDecodeKeys];             // first scores
+  HWY_ALIGN float query[kDecodeRows * kDecodeWidth];  // scaled; in the order of pairs of the cache
+  // In the order of pairs of the cache; not yet divided by `sum`.
+  HWY_ALIGN float result[kDecodeRows * kDecodeWidth];
+  float weights[kDecodeRows][kDecodeKeys];  // scores at first
   float top[kDecodeRows], sum[kDecodeRows];
 };
 
-// Some keys and values of one head.
 template <class C>
 struct CacheBlock {
   const C *keys[kDecodeKeys], *values[kDecodeKeys];
@@ -45,10 +46,11 @@ struct CacheBlock {
 template <class C>
 HWY_INLINE void prefetch(const C* row, size_t dim) {
   for (size_t at = 0; at < dim * sizeof(C); at += 64)
-    __builtin_prefetch(reinterpret_cast<const char*>(row) + at, 0, 2);  // into the second cache
+    // Into the second-level cache.
+    __builtin_prefetch(reinterpret_cast<const char*>(row) + at, 0, 2);
 }
 
-// result[at, at + pair) of a row += weights times values of four keys, or of one.
+// Adds weights times values of four keys (or of one) to result[at, at + pair).
 template <bool kWhole, class C>
 HWY_INLINE void add_four(const C* const* values, const float* weights, float* result, size_t at,
                          size_t left) {
@@ -71,10 +73,11 @@ HWY_INLINE void add_one(const C* value, float weight, float* result, size_t at, 
   store2(hn::MulAdd(a, w, r), hn::MulAdd(b, w, s), result + at);
 }
 
-// Functions that are called for a block or for a row are not inlined: there would be copies for each pair of types.
+// Functions that are called per block or per row are not inlined, because each pair of types would
+// get a copy.
 
-// Four keys at a time, whose values then stay in the first cache for the other rows: those of one head often lie a page
-// apart, and only few of them fit there.
+// Four keys at a time, so that their values stay in the first-level cache for the other rows.
+// Values of one head often lie a page apart, and only few of them fit that cache.
 template <class C>
 HWY_INLINE void add_values(const CacheBlock<C>& block, DecodeRows& rows, size_t first, size_t count,
                            size_t dim) {
@@ -99,7 +102,8 @@ HWY_INLINE void add_values(const CacheBlock<C>& block, DecodeRows& rows, size_t 
     }
 }
 
-// A row alone, without the keys of weight 0, whose values count for nothing whatever they are.
+// Adds the values of one row without keys of weight 0, whose values must not count even if they are
+// not finite.
 template <class C>
 void add_weighted_values(CacheBlock<C> block, DecodeRows& rows, size_t row, size_t dim) {
   int64_t kept = 0;
@@ -112,7 +116,8 @@ void add_weighted_values(CacheBlock<C> block, DecodeRows& rows, size_t row, size
   add_values(block, rows, row, 1, dim);
 }
 
-// Whole pairs, since in a part of one the elements are not the first.
+// Multiplies whole pairs, because the elements of a row's last pair need not come first in the
+// pair.
 HWY_INLINE void multiply_row(float* row, size_t dim, VF factor) {
   VF a, b;
   for (size_t i = 0; i < dim; i += pair_lanes()) {
@@ -121,13 +126,14 @@ HWY_INLINE void multiply_row(float* row, size_t dim, VF factor) {
   }
 }
 
-// Scores to weights, against a maximum that includes them; what was summed up before is scaled to it. Whether one is 0.
+// Turns scores into weights relative to a maximum that includes them, and scales earlier sums to
+// it. Returns whether a weight is 0.
 HWY_INLINE bool weigh(DecodeRows& rows, size_t row, int64_t count, size_t dim) {
   const DF d;
   float* const w = rows.weights[row];
   float top = rows.top[row];
   for (int64_t j = 0; j < count; ++j) top = w[j] > top ? w[j] : top;
-  // With nothing but -inf so far, differences to 0 give weights of 0.
+  // If all scores so far are -inf, subtracting 0 from them gives weights of 0.
   const float reference = top == -std::numeric_limits<float>::infinity() ? 0.0f : top;
   if (top != rows.top[row]) {
     const VF factor = exp_minus(hn::Set(d, reference - rows.top[row]));
@@ -155,7 +161,7 @@ HWY_NOINLINE void add_block(const CacheBlock<C>& block, const CacheBlock<C>& nex
                             size_t count, size_t dim,
                             const float (&added)[kDecodeRows][kDecodeKeys]) {
   for (int64_t j = 0; j < block.count; ++j) {
-    // Rows of one head lie a page apart, where no prefetcher of the machine finds them.
+    // Rows of one head lie a page apart, where hardware prefetchers do not find them.
     if (j < next.count) prefetch(next.keys[j], dim), prefetch(next.values[j], dim);
     float scores[kDecodeRows];
     if (count == 1)
@@ -194,7 +200,7 @@ HWY_INLINE void read_mask(const Decode& job, int64_t batch, int64_t head, int64_
     added[j] = read_as_float(row + (from + j) * job.mask.stride(2) * item, job.mask.dtype());
 }
 
-// Unit u of a batch: at most four query heads, which share a key head.
+// Unit u of a batch: at most four query heads that share a key head.
 struct DecodeUnit {
   int64_t head, key_head;
   size_t count;
@@ -253,28 +259,29 @@ HWY_INLINE void save_rows(const Decode& job, float* to, size_t count, const Deco
   }
 }
 
-// Adds a part of a row to those before it; both are scaled to the larger maximum. What counts for nothing against it is left
-// out, whatever its values are.
+// Adds a part of a row to the parts before it, with both scaled to the larger maximum. A part whose
+// factor is 0 is left out, because its values may be infinite.
 HWY_NOINLINE void merge_row(const Decode& job, const float* part, size_t row, DecodeRows& rows) {
   const DF d;
   const auto width = static_cast<size_t>(job.split.width),
              dim = static_cast<size_t>(job.query.size(2));
   const float top = part[width], sum = part[width + 1];
-  if (sum == 0) return;  // it has seen no key
+  if (sum == 0) return;  // the part has seen no key
   const float most = HWY_MAX(top, rows.top[row]);
   const VF ours = exp_minus(hn::Set(d, most - rows.top[row])),
            theirs = exp_minus(hn::Set(d, most - top));
   float* const to = rows.result + row * kDecodeWidth;
-  // Maxima are -inf before the first part, and then zeros are scaled.
+  // Before the first part the maximum is -inf, and the result is zeros.
   if (hn::GetLane(ours) == 0)
     std::fill_n(to, kDecodeWidth, 0.0f);
   else
     multiply_row(to, dim, ours);
   rows.top[row] = most;
-  rows.sum[row] = rows.sum[row] * hn::GetLane(ours) + sum * hn::GetLane(theirs);  // a NaN stays
+  // A NaN stays a NaN.
+  rows.sum[row] = rows.sum[row] * hn::GetLane(ours) + sum * hn::GetLane(theirs);
   if (hn::GetLane(theirs) == 0) return;
   VF a, b, x, y;
-  for (size_t i = 0; i < dim; i += pair_lanes()) {  // whole pairs, as in multiply_row
+  for (size_t i = 0; i < dim; i += pair_lanes()) {  // whole pairs, as in multiply_row()
     load2(to + i, a, b), load2(part + i, x, y);
     store2(hn::MulAdd(x, theirs, a), hn::MulAdd(y, theirs, b), to + i);
   }
@@ -282,7 +289,7 @@ HWY_NOINLINE void merge_row(const Decode& job, const float* part, size_t row, De
 
 template <class T>
 struct DecodeAs {
-  // Units [first, first + count) of a batch over a part of its keys.
+  // Computes units [first, first + count) of a batch over a part of its keys.
   template <class C>
   static HWY_NOINLINE void piece(const Decode& job, int64_t batch, int64_t first, size_t count,
                                  int64_t part) {
@@ -332,7 +339,7 @@ struct DecodeAs {
     }
   }
 
-  // Units, counted through all batches.
+  // Merges the parts of units [begin, end), which are counted through all batches.
   template <class C>
   static void merge(const Decode& job, int64_t begin, int64_t end) {
     DecodeRows rows;
@@ -410,7 +417,8 @@ int32_t run_decode(Call call, Decode job) {
     longest = std::max(longest, index_at(job.lengths, b * job.lengths.stride(0)));
   job.split = DecodeSplit(job.query, job.key, longest);
   job.partials = call.workspace<float>().data();
-  // Most caches come from far memory, where a thread waits: pieces are worth one sooner than bytes alone say.
+  // Most caches come from far memory, where threads wait, so pieces justify a thread sooner than
+  // their bytes suggest.
   const int64_t bytes = job.split.together * job.split.keys * job.query.size(2) * 64;
   call.parallel_for(batches * job.split.groups() * job.split.parts, grain_of(bytes),
                     [&](int64_t begin, int64_t end) {
@@ -424,7 +432,8 @@ int32_t run_decode(Call call, Decode job) {
   return YARD_OK;
 }
 
-// The entries of the block table that the lengths reach are blocks; the error names the first that is none.
+// Checks the entries of the block table that the lengths reach. The error names the first entry
+// that is not a block.
 int32_t check_blocks(Call call, Tensor table, Tensor lengths, int64_t blocks,
                      int64_t block) noexcept {
   for (int64_t b = 0; b < lengths.size(0); ++b) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The attention kernels against sums in double: ranges of keys, groups of heads, masks, sinks, strides, special values, pieces.
+// Tests the attention kernels against sums in double: ranges of keys, groups of heads, masks,
+// sinks, strides, special values, pieces.
 #include "testing_attention.h"
 
 namespace yard::simd {
@@ -47,7 +48,7 @@ TEST(Attention, AcceptsEmptySizes) {
   none.check(Kind::kFull), none.check(Kind::kCross);
 }
 
-// NaN reaches the queries that see it, and no other, also not through a weight of 0.
+// NaN reaches only the queries that see it, and not through a weight of 0.
 TEST(Attention, KeepsSpecialValuesWhereTheyAreSeen) {
   const Sizes s{1, 40, 40, 1, 1, 9};
   for (const double special : {std::nan(""), HUGE_VAL}) {
@@ -80,7 +81,7 @@ TEST(Attention, GivesTheSameBitsInPieces) {
   }
 }
 
-// A call of decode, also through a table of blocks: then the cache is [capacity / block * batch, block, ...].
+// A call of decode. With a table of blocks, the cache is [capacity / block * batch, block, ...].
 struct DecodeCall {
   DecodeCall(uint32_t type, uint32_t cache, Sizes sizes, std::vector<double> length,
              int64_t block_size = 0)
@@ -107,7 +108,7 @@ struct DecodeCall {
     if (block == 0) return {s.batch, s.kv_seq, s.kv_heads, s.dim};
     return {s.batch * blocks(), block, s.kv_heads, s.dim};
   }
-  // Heads before positions, with gaps.
+  // Heads come before positions, with gaps.
   Strides cache_strides() const {
     const std::vector<int64_t> shape = cache_shape();
     const int64_t row = s.dim + 5;
@@ -126,7 +127,8 @@ struct DecodeCall {
         m(mask != nullptr ? mask->c() : nullptr);
     const int64_t bytes = block != 0 ? attention_paged_decode_workspace(o, q, k, v, t, l, 0.0)
                                      : attention_decode_workspace(o, q, k, v, l, m, 0.0);
-    // On the heap and of this size, where sanitizers see what is beyond it.
+    // The workspace is on the heap and has exactly this size, so that sanitizers see accesses
+    // outside.
     std::vector<char> workspace(static_cast<size_t>(bytes));
     c.workspace = workspace.data(), c.workspace_size = workspace.size();
     if (block != 0) return attention_paged_decode(Call(&c), o, q, k, v, t, l, 0.0);
@@ -203,7 +205,7 @@ TEST(Decode, TakesMasks) {
   }
 }
 
-// What lies behind the length, or has a weight of 0, is not seen.
+// Keys past the length, or with a weight of 0, are not seen.
 TEST(Decode, IgnoresWhatItDoesNotSee) {
   const Sizes s{1, 1, 40, 3, 1, 8};
   DecodeCall call(YARD_F32, YARD_F32, s, {20.0});
@@ -233,7 +235,7 @@ TEST(Decode, RefusesLengthsAndBlocksThatAreNotThere) {
   EXPECT_EQ(reached.run(), YARD_OK);
 }
 
-// Parts are whole blocks of keys, fewer in the last one and none in short rows.
+// Parts are whole blocks of keys. The last one has fewer keys, and short rows have empty parts.
 TEST(Decode, MergesPartsOfALongCache) {
   for (const auto& [dtype, cache] : {std::pair{YARD_F32, YARD_F32}, std::pair{YARD_F32, YARD_BF16},
                                      std::pair{YARD_BF16, YARD_F16}}) {
@@ -262,7 +264,7 @@ TEST(Decode, UsesParts) {
   EXPECT_EQ(few.keys, 127);
 }
 
-// In one part of several: a NaN reaches the result, an infinite value whose key is masked does not.
+// In a part, a NaN reaches the result, but an infinite value with a masked key does not.
 TEST(Decode, KeepsSpecialValuesOfParts) {
   const Sizes s{1, 1, 1024, 1, 1, 8};
   for (const size_t at : {size_t{3}, size_t{500}, size_t{1023}}) {
@@ -284,7 +286,8 @@ TEST(Decode, KeepsSpecialValuesOfParts) {
   }
 }
 
-// A part whose scores are far below those of another counts for nothing, also where its values are infinite.
+// A part whose scores are far below the scores of another counts for nothing, even if its values
+// are infinite.
 TEST(Decode, LeavesOutPartsWithoutWeight) {
   DecodeCall call(YARD_F32, YARD_F32, {1, 1, 1024, 1, 1, 8}, {1024.0});
   TestTensor mask(YARD_F32, {1, 1, 1024});

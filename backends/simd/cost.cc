@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measuring the machine, and what follows for a call.
+// Measures the machine, and derives estimates for calls.
 #include "cost.h"
 
 #include <unistd.h>
@@ -17,12 +17,12 @@
 namespace yard::simd {
 namespace {
 
-// Dispatch, checks and the first cache misses of any call.
+// The time of dispatch, checks and the first cache misses of any call.
 constexpr double kFixedNs = 60;
-// What one element of silu_and_mul takes, on which operations are measured.
+// Operations per element of silu_and_mul, by which the time of an operation is measured.
 constexpr double kSiluOperations = 20;
 
-// A compact tensor of f32.
+// Returns a compact tensor of f32.
 yard_tensor_t tensor_of(std::vector<float>& data, const int64_t* shape, int32_t rank) {
   yard_tensor_t t{};
   t.data = data.data(), t.device = {1, 0}, t.ndim = rank, t.dtype = {2, 32, 1}, t.shape = shape;
@@ -49,10 +49,10 @@ Rates measure() {
   return {copy / (2.0 * kBytes), silu / (kWidth * kSiluOperations)};
 }
 
-// Beyond so many elements of a weight or of the second matrix, no cache of a core holds it.
+// A weight or a second matrix with more elements than this fits no cache of a core.
 constexpr int64_t kCachedElements = 1 << 18;
 
-// Rows of a usual length: it decides from which cache they come.
+// The width is typical, because it decides which cache rows come from.
 LinearRates measure_linear() {
   constexpr int64_t kNear = 32, kFar = 256, kWidth = 4096, kRows = LinearRates::kTogether;
   static_assert(kNear * kWidth < kCachedElements && kFar * kWidth > kCachedElements);
@@ -81,7 +81,7 @@ plugin::ProductTimes measure_pair_linear() {
   plugin::ProductTimes to{{1, 1, 1}};
   if (pair_products() == nullptr) return to;
   constexpr int64_t kMostRows = std::end(plugin::ProductTimes::kRows)[-1];
-  // As bf16 these are 0.5 and 0 in turn, in the first half of the memory.
+  // Read as bf16, the first half of this memory alternates between 0.5 and 0.
   std::vector<float> x(kMostRows * kWidth, 0.5f), w(kColumns * kWidth, 0.5f),
       y(kMostRows * kColumns), workspace(kMostRows * kWidth);
   yard_call_t call{};
@@ -103,7 +103,7 @@ plugin::ProductTimes measure_pair_linear() {
   return to;
 }
 
-// For each element of the second matrix.
+// Returns the time per element of the second matrix.
 double measure_matmul(int64_t m, int64_t n, int64_t k) {
   const auto size = [](int64_t elements) { return static_cast<size_t>(elements); };
   std::vector<float> a(size(m * k), 0.5f), b(size(k * n), 0.5f), c(size(m * n));
@@ -131,12 +131,12 @@ MatmulTimes measure_matmul_times() {
   return to;
 }
 
-// One head of kMeasuredDim among others, whose rows are as far apart as those of a model.
+// Measures one head of kMeasuredDim among others, with rows as far apart as in a model.
 constexpr double kMeasuredDim = 128;
 template <bool kPairs>
 double measure_score() {
   constexpr int64_t kQueries = 64, kKeys = 256, kDim = 128, kRow = 8 * kDim;
-  // As bf16 these are 0.5 and 0 in turn, in the first half of the memory.
+  // Read as bf16, the first half of this memory alternates between 0.5 and 0.
   std::vector<float> q(kQueries * kRow, 0.5f), kv(kKeys * kRow, 0.5f), o(kQueries * kRow);
   const int64_t query_shape[] = {1, kQueries, 1, kDim}, key_shape[] = {1, kKeys, 1, kDim};
   const int64_t strides[] = {kKeys * kRow, kRow, kDim, 1};
@@ -197,7 +197,7 @@ double estimate_pair_linear(const plugin::ProductTimes& times, double rows, doub
 
 template <bool kPairs>
 double estimate_attention(double scores, double dim) {
-  constexpr double kExponential = 11;  // as many products of the scores and of the values
+  constexpr double kExponential = 11;  // a score costs as much as kExponential products more
   const double each = plugin::measured_once<measure_score<kPairs>>() * (dim + kExponential) /
                       (kMeasuredDim + kExponential);
   const double pieces = scores * dim * 4 / static_cast<double>(kPieceBytes);

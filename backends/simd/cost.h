@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Estimates of how long a call takes, from what it moves and what it computes.
+// Estimates how long a call takes, from the memory that it moves and the arithmetic that it does.
 #pragma once
 
 #include <yard/plugin.hpp>
@@ -8,26 +8,27 @@
 
 namespace yard::simd {
 
-// What this machine does, measured once in this process (some 200 microseconds, at the first estimate).
+// The speed of this machine. Measured at the first estimate in this process, which takes about 200
+// microseconds.
 struct Rates {
-  double ns_per_byte;       // moved, by one core
-  double ns_per_operation;  // on one element in f32, by one core
+  double ns_per_byte;       // to move memory, on one core
+  double ns_per_operation;  // on one element in f32, on one core
 };
 const Rates& rates();
 
-// What one element of an op costs.
+// The cost of one element of an op.
 struct Work {
-  double bytes;  // of tensors that are read or written, as if f32
+  double bytes;  // read or written, counted as if all tensors were f32
   double operations;
 };
 
-// Nanoseconds for so many elements. Grows with the count. A call as long as one piece of parallel_for
-// stays on one thread; only what is beyond is shared.
+// Returns nanoseconds for `elements` elements. The estimate grows with the count. A call as long as
+// one piece of parallel_for stays on one thread, and only the work beyond that is shared.
 double estimate(const Rates& rates, const Work& work, double elements,
                 double threads = plugin::threads_now());
 
-// `linear` over floats on one core, measured likewise: nanoseconds for each weight, where a cache of a core holds them, and
-// where none does.
+// Nanoseconds per weight of `linear` over floats on one core, measured once per process. The far
+// rates are for weights that no cache of a core holds.
 struct LinearRates {
   static constexpr int kTogether = 4;  // rows that pass over the weights at once
   double ns_of_one, ns_of_four;
@@ -35,29 +36,31 @@ struct LinearRates {
 };
 const LinearRates& linear_rates();
 
-// Nanoseconds for so many rows of activations and so many weights.
+// Returns nanoseconds for `rows` rows of activations and `weights` weights.
 double estimate_linear(const LinearRates& rates, double rows, double weights);
 
-// `linear` by pairs.h on one core, measured likewise: for each weight, where no cache of a core holds them.
+// Returns the time per weight of `linear` by pairs.h on one core, for weights that no cache of a
+// core holds. Measured once per process.
 const plugin::ProductTimes& pair_linear_times();
 
-// Nanoseconds for so many rows of activations and so many weights.
+// Like estimate_linear(), for `linear` by pairs.h.
 double estimate_pair_linear(const plugin::ProductTimes& times, double rows, double weights);
 
-// `matmul` on one core, measured likewise: where a cache holds the second matrix, and what each of its elements takes beyond
-// that where none does. Rows are copied then, in short pieces far from each other; for few rows of the first matrix they are
-// read as they are.
+// `matmul` on one core, measured once per process: the time per element of the second matrix if a
+// cache holds it, and the additional time per element if no cache does. In the second case rows are
+// copied in short pieces that lie far apart. If the first matrix has few rows, the second matrix is
+// read in place.
 struct MatmulTimes {
   plugin::ProductTimes cached;
-  double far_of_few, far_of_pass;  // of up to Matmul::kFewRows rows; of each Matmul::kRows
+  double far_of_few, far_of_pass;  // up to Matmul::kFewRows rows; each pass of Matmul::kRows rows
 };
 const MatmulTimes& matmul_times();
 
-// Nanoseconds for so many matrices [m, k] * [k, n].
+// Returns nanoseconds for `matrices` products [m, k] * [k, n].
 double estimate_matmul(const MatmulTimes& times, double matrices, double m, double n, double k);
 
-// Attention over a whole sequence, measured likewise: nanoseconds for so many scores of queries and keys. kPairs: of bf16, by
-// pairs.h.
+// Returns nanoseconds of attention over a whole sequence with `scores` scores of queries and keys,
+// measured once per process. kPairs selects bf16 by pairs.h.
 template <bool kPairs>
 double estimate_attention(double scores, double dim);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Estimates: they grow with the work, small calls are not shared, and they cost next to nothing.
+// Tests that estimates grow with the work, do not share small calls, and cost almost nothing.
 #include "cost.h"
 
 #include "testing_reference.h"
@@ -26,7 +26,8 @@ TEST(Estimate, GrowsWithTheElements) {
   }
 }
 
-// As many products take longer where the second matrix does not fit a cache, least so for few rows, which do not copy it.
+// Equal numbers of products take longer if the second matrix does not fit a cache, and least so for
+// few rows, which do not copy it.
 TEST(Estimate, OfMatmulCountsWhereItsMatrixLies) {
   const MatmulTimes times{{{0.15, 0.5, 3}}, 0.2, 0.6};
   const auto more = [&](double m) {
@@ -96,7 +97,7 @@ TEST(MatmulTimes, AreThoseOfARealMachine) {
   }
 }
 
-// The host's threads, which the program may limit at any time.
+// The program may limit the host's threads at any time.
 TEST(Estimate, IsForTheThreadsOfTheHost) {
   yard_host_t host{};
   host.size = sizeof host;
@@ -115,7 +116,7 @@ TEST(Estimate, IsForTheThreadsOfTheHost) {
   plugin::set_cost_host(nullptr);
 }
 
-// Kernels state the cost of their own fields, absent ones included.
+// Kernels compute their cost from their fields, even if fields are absent.
 TEST(Costs, OfEveryKernelGrow) {
   const yard_plugin_t* p = descriptor();
   for (uint32_t i = 0; i < p->kernel_count; ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// embedding and dequantize: rows of a table, of any format, as rows of floats.
+// embedding and dequantize convert rows of a table of any format to rows of floats.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "expand.cc"
 #include <hwy/foreach_target.h>  // before highway.h
@@ -20,7 +20,7 @@ HWY_BEFORE_NAMESPACE();
 namespace yard::simd {
 namespace HWY_NAMESPACE {
 
-// Elements of W, in order, as elements of T times `scale`.
+// Converts elements of W, in order, to elements of T and multiplies them by `scale`.
 template <bool kWhole, class W, class T>
 HWY_INLINE void convert_step(const W* from, T* to, size_t count, VF scale) {
   HWY_ALIGN float ordered[2 * hn::MaxLanes(DF())];
@@ -30,7 +30,7 @@ HWY_INLINE void convert_step(const W* from, T* to, size_t count, VF scale) {
     store2_like<W>(a, b, ordered);
     load2_like<T>(ordered, a, b);
   }
-  // A NaN of f32 may have bits that rounding to bf16 would lose.
+  // Rounding to bf16 could lose the bits of an f32 NaN.
   a = plain_nan(hn::Mul(a, scale)), b = plain_nan(hn::Mul(b, scale));
   store2_part<kWhole>(a, b, to, count);
 }
@@ -114,7 +114,7 @@ int32_t expand(Call call, const Expand& job) {
   return YARD_OK;
 }
 
-// Rows of ids and scales have no dimension of their own, so the dimensions of `out` before its last are theirs.
+// The dimensions of ids and scales are the dimensions of `out` without the last.
 Expand job_of(Tensor out, Tensor from, Tensor scale, Tensor table) {
   Expand job{{{out, from, scale}, 1}};
   job.width = out.size(-1), job.dtype = out.dtype();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each kernel hands to the functions that do its rows; the same for every instruction set.
+// The jobs that kernels pass to the functions that compute their rows. They are equal for every
+// instruction set.
 #pragma once
 
 #include "quant.h"
@@ -13,7 +14,7 @@ struct Gate {
   int64_t width;    // of out; x has twice as much
   uint32_t dtype;
   Function function;
-  bool stream;  // out is written past the caches; so below
+  bool stream;  // whether stores bypass the caches, here and below
 };
 
 struct Softmax {
@@ -24,7 +25,7 @@ struct Softmax {
 
 struct Norm {
   RowWalk<3> walk;            // out, x, residual
-  const void *weight, *bias;  // null where absent
+  const void *weight, *bias;  // null if absent
   int64_t width;
   double eps;
   uint32_t dtype;
@@ -40,7 +41,6 @@ struct Elementwise {
   bool stream;
 };
 
-// An element and its place in a row.
 struct Largest {
   float value;
   int64_t index;
@@ -64,14 +64,16 @@ struct Topk {
 };
 
 struct Matmul {
-  // Results are computed in blocks of so many rows and columns; a multiple of every pair of vectors.
+  // Results are computed in blocks of this many rows and columns. kColumns is a multiple of every
+  // pair of vectors.
   static constexpr int64_t kRows = 128, kColumns = 32;
-  // So few rows are not worth a copy of `b`, whose rows are then read in parts of so many columns.
+  // Up to kFewRows rows do not justify a copy of `b`. Its rows are then read in parts of kWide
+  // columns.
   static constexpr int64_t kFewRows = 8, kWide = 512;
   RowWalk<3> walk;  // out, a, b; a row is a matrix
   int64_t m, n, k;
-  int64_t out_row, a_row, a_step, b_row, b_step;  // bytes from a row, or an element, to the next
-  int64_t panels, parts;                          // of columns, of rows
+  int64_t out_row, a_row, a_step, b_row, b_step;  // bytes to the next row, or to the next element
+  int64_t panels, parts;                          // blocks of columns, and of rows
   uint32_t dtype;
 
   bool has_few_rows() const noexcept {
@@ -86,23 +88,23 @@ struct QuantizeRows {
 };
 
 struct Expand {
-  RowWalk<3> walk;  // out; what it is made from, or ids; scales
+  RowWalk<3> walk;  // out; source or ids; scales
   int64_t width = 0;
   uint32_t dtype = 0, from_dtype = 0;
-  Format format = Format::kI8;  // where from_dtype is no float
-  const char* table = nullptr;  // of embedding
+  Format format = Format::kI8;  // used if from_dtype is not a float
+  const char* table = nullptr;  // table of embedding
   int64_t table_stride = 0;     // bytes
   bool wide_ids = false;        // i64, else i32
 };
 
 struct Rotary {
   RowWalk<3> walk;                     // query, key, positions; a row is a token
-  int64_t heads = 0, head_stride = 0;  // of query; in elements
+  int64_t heads = 0, head_stride = 0;  // of query, in elements
   int64_t key_heads = 0, key_head_stride = 0;
-  int64_t dims = 0;  // of a head that are rotated
+  int64_t dims = 0;  // rotated dimensions of a head
   bool interleaved = false;
   bool wide_positions = false;  // i64, else i32
-  // Tables, or none and a base.
+  // The tables, or null if angles come from `base`.
   const char *cos = nullptr, *sin = nullptr;
   int64_t cos_stride = 0, sin_stride = 0;  // in bytes
   uint32_t cos_dtype = 0, sin_dtype = 0;

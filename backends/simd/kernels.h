@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels `default.simd`: the built-in ops over Google Highway, on the widest vectors the machine
-// has, in f32 whatever the element type.
+// The kernels `default.simd`: the built-in ops over Google Highway, on the machine's widest
+// vectors. All arithmetic is in f32, whatever the element type.
 //
-// The host has checked a call against the op's schema and this backend's limits: the last dimension of
-// every tensor is dense, all other strides are free, data need not be aligned. What depends on scalars
-// is checked again before anything is written. Rows go to the host's threads; nothing is allocated, and workspace has the bytes
-// that the function beside a kernel returns.
-// A row gives the same bits on every thread and in every split.
+// The host has checked a call against the op's schema and this backend's limits: the last dimension
+// of every tensor is dense, other strides are free, and data need not be aligned. Kernels check
+// again whatever depends on scalars before they write anything. They share rows among the host's
+// threads and do not allocate; a call's workspace has the bytes that the function beside its kernel
+// returns. A row gives the same bits on every thread and in every split.
 #pragma once
 
 #include <yard/plugin.hpp>
@@ -38,10 +38,10 @@ int32_t embedding(Call call, Tensor out, Tensor ids, Tensor table);
 int32_t dequantize(Call call, Tensor out, Tensor x, Tensor scale);
 int32_t linear(Call call, Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
 int64_t linear_workspace(Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
-// Of bf16 with weights of bf16, by pairs.h where this machine has that.
+// Takes bf16 x and weights, and uses pairs.h on machines that support it.
 int32_t linear_pairs(Call call, Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
 int64_t linear_pairs_workspace(Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
-// kPairs: of bf16, whose heads have even lengths, by pairs.h where this machine has that.
+// If kPairs, takes bf16 with heads of even lengths, and uses pairs.h on machines that support it.
 template <bool kPairs = false>
 int32_t attention_full(Call call, Tensor out, Tensor query, Tensor key, Tensor value, Tensor mask,
                        double scale);
@@ -63,7 +63,7 @@ int64_t attention_decode_workspace(Tensor out, Tensor query, Tensor key, Tensor 
 int64_t attention_paged_decode_workspace(Tensor out, Tensor query, Tensor key, Tensor value,
                                          Tensor block_table, Tensor lengths, double scale);
 
-// The descriptor of this backend; constant, callable from any thread.
+// Returns the constant descriptor of this backend. Callable from any thread.
 const yard_plugin_t* descriptor();
 
 }  // namespace yard::simd

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms, activations and softmax against the reference kernels: every dtype, widths around those of
-// vectors and blocks, strides, special values, in place, and in pieces.
+// Tests norms, activations and softmax against the reference kernels: every dtype, widths around
+// the widths of vectors and blocks, strides, special values, calls in place, pieces.
 #include <cstdlib>
 #include <memory>
 
@@ -20,8 +20,6 @@ using testing::TestTensor;
 
 constexpr int64_t kWidths[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 257, 1000};
 
-// Calls body(call) with each op that maps a row to a row of the same width; `call` runs one on a
-// function that takes the op's name and arguments.
 struct Tensors {
   Tensors(uint32_t dtype, int64_t rows, int64_t width, Contents contents, uint32_t seed)
       : x(dtype, {rows, width}),
@@ -98,7 +96,7 @@ TEST(Kernels, AcceptEmptyTensors) {
   }
 }
 
-// Squares of these leave the range of f32.
+// The squares of these elements leave the range of f32.
 TEST(Norms, ScaleRowsThatOverflowOrUnderflow) {
   for (const uint32_t dtype : {uint32_t{YARD_F32}, uint32_t{YARD_BF16}})
     for (const double size : {1e38, 1e25, 1e-12, 1e-20, 1e-30, 1e-38})
@@ -147,7 +145,7 @@ TEST(Kernels, WorkInPlace) {
     }
 }
 
-// Leading dimensions may lie in any way: padded, swapped, backwards, all on each other.
+// Leading dimensions may be padded, swapped, backwards, or overlapping.
 TEST(Kernels, TakeAnyStridesOfRows) {
   constexpr int64_t kWidth = 21;
   const Strides all[] = {{100, 50, 1}, {30, 90, 1}, {-100, 30, 1},
@@ -177,10 +175,10 @@ TEST(Kernels, TakeOneRowWithoutLeadingDimensions) {
   }
 }
 
-// Which thread does which rows changes no bit.
+// The division of rows among threads changes no bit.
 TEST(Kernels, GiveTheSameBitsInChunks) {
   for (const uint32_t dtype : kFloats) {
-    // Rows long enough to be worth a piece each.
+    // Each row is long enough to be a piece.
     constexpr int64_t kRows = 2, kWidth = 140001;
     Tensors t(dtype, kRows, kWidth, Contents::kNormal, 9);
     const auto check = [&](const char* op, const auto&... in) {
@@ -197,7 +195,7 @@ TEST(Kernels, GiveTheSameBitsInChunks) {
   }
 }
 
-// Rows that begin at a vector, as the memory of tensors does outside of tests.
+// Rows that begin at a vector boundary, like the tensors of real programs.
 struct AlignedRows {
   AlignedRows(uint32_t dtype, int64_t rows, int64_t width, int64_t stride)
       : shape{rows, width}, strides{stride, 1} {
@@ -211,7 +209,7 @@ struct AlignedRows {
     t.data = memory.get();
   }
   const yard_tensor_t* c() const { return &t; }
-  // The elements; nothing between them may have been written.
+  // Returns the elements, after checking that nothing was written between them.
   std::vector<uint8_t> elements() const {
     std::vector<uint8_t> to;
     for (size_t i = 0; i < bytes; ++i) {
@@ -234,8 +232,8 @@ struct AlignedRows {
   yard_tensor_t t{};
 };
 
-// The outputs of large calls bypass the caches where rows are aligned, and have the same bits. Rows that are 104 elements
-// apart are aligned now and then.
+// Outputs of large calls bypass the caches where rows are aligned, and have the same bits. Of rows
+// that are 104 elements apart, only some are aligned.
 TEST(Kernels, GiveTheSameBitsPastTheCaches) {
   const int64_t cached = cached_bytes();
   for (const uint32_t dtype : kFloats)

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// layer_norm. Two passes over a row, of which the cache serves the second: the sum and the sum of squares;
-// the output. The row is read to its end before its first output is written, so the output may lie exactly
-// on the input.
+// layer_norm reads a row twice, the second time from the cache. The first pass computes the sum and
+// the sum of squares, the second writes the output. A row is read to its end before its first
+// output is written, so the output may be the input.
 //
-// That is exact enough while the mean is within two standard deviations of zero. Other rows are done with
-// care: about their mean, where nothing cancels however far from zero they lie, and scaled by a power of
-// two, which changes no digit, where their squares leave the range of f32.
+// This is exact enough while the mean is within two standard deviations of zero. Other rows are
+// computed relative to their mean, so that nothing cancels however far from zero they lie. If
+// squares leave the range of f32, such a row is also scaled by a power of two, which changes no
+// digit.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "layer_norm.cc"
 #include <hwy/cache_control.h>
@@ -25,7 +26,7 @@ HWY_BEFORE_NAMESPACE();
 namespace yard::simd {
 namespace HWY_NAMESPACE {
 
-// How a row is seen: plainly, or as x * scale - guess.
+// Reads elements as they are, or as x * scale - guess.
 template <bool kPlain>
 struct View {
   float scale = 1, guess = 0;
@@ -35,7 +36,7 @@ struct View {
   }
 };
 
-// Means of what is seen and of its square.
+// The means of the viewed elements and of their squares.
 struct Moments {
   double mean, square;
   double variance() const { return square - mean * mean; }
@@ -43,7 +44,8 @@ struct Moments {
 
 template <bool kPlain, class T>
 HWY_INLINE Moments moments(const T* x, size_t width, View<kPlain> view) {
-  // Elements that are summed in f32, before double takes over; a multiple of every two pairs.
+  // The number of elements that are summed in f32 before they are added in double; a multiple of
+  // every two pairs.
   constexpr size_t kBlock = 4096;
   const size_t pair = pair_lanes();
   double sum = 0, squares = 0;
@@ -61,7 +63,7 @@ HWY_INLINE Moments moments(const T* x, size_t width, View<kPlain> view) {
       s0 = hn::Add(s0, a), s1 = hn::Add(s1, b);
       q2 = hn::MulAdd(a, a, q2), q3 = hn::MulAdd(b, b, q3);
     }
-    // One by one where the zeros behind the end would be seen as something else.
+    // One element at a time, because the view would change the zeros that fill the last vector.
     const size_t step = kPlain ? pair : 1;
     for (; i < end; i += step) {
       load2_part<false>(x + i, HWY_MIN(step, end - i), a, b);
@@ -80,16 +82,16 @@ HWY_INLINE Moments moments(const T* x, size_t width, View<kPlain> view) {
   return {sum / count, squares / count};
 }
 
-// (seen - mean) * factor, then weight and bias. The constants of one row:
+// Writes (x - mean) * factor, times weight and plus bias, for one row.
 template <bool kPlain, class T>
 struct Writer {
   const T* x;
   const T* weight;
   const T* bias;
   T* out;
-  const T* next;  // the row that comes then, fetched while this one is written
+  const T* next;  // the next row, prefetched while this one is written
   View<kPlain> view;
-  float factor, shift;  // shift: -mean * factor
+  float factor, shift;  // shift is -mean * factor
 
   template <bool kWhole, bool kStream, bool kWeight, bool kBias>
   HWY_INLINE void step(size_t i, size_t count) const {
@@ -140,9 +142,9 @@ HWY_INLINE void write(const Norm& job, const T* x, T* out, const T* next, View<k
 }
 
 struct LayerNormRows {
-  static constexpr double kTiny = 1e-30;  // below, squares have lost bits to underflow
+  static constexpr double kTiny = 1e-30;  // below this, squares have lost bits to underflow
 
-  // `square`: the mean of squares as f32 sees it.
+  // `square` is the mean of squares that f32 arithmetic gives.
   template <class T>
   static HWY_NOINLINE void careful(const Norm& job, const T* x, T* out, const T* next,
                                    double square) {
@@ -153,7 +155,7 @@ struct LayerNormRows {
       view.guess = static_cast<float>(moments<false>(x, width, view).mean);
       const Moments m = moments<false>(x, width, view);
       const double by = static_cast<double>(scale), spread = m.variance() + job.eps * by * by;
-      // Elements of 1 and more differ by far more than what underflows, or not at all.
+      // Elements of 1 and more either are equal or differ by far more than what underflows.
       if (scale == 1 && spread < kTiny && square < 1) continue;
       return write(job, x, out, next, view, m.mean, spread);
     }

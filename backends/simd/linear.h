@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the two kinds of `linear` share: the arguments of a call, and results.
+// Shared by the kinds of `linear`: the arguments of a call, and stores of results.
 #pragma once
 
 #include "kernels.h"
@@ -8,7 +8,7 @@
 
 namespace yard::simd {
 
-// out = x weight^T, then times `scale` and plus `bias`, each for a row of weights.
+// Computes out = x weight^T, times `scale` and plus `bias`. Both have one value per row of weights.
 struct Linear {
   RowWalk<2> walk;  // out, x
   Tensor weight, scale, bias;
@@ -24,7 +24,7 @@ struct Linear {
         k(w.size(1)),
         dtype(x.dtype()) {}
 
-  // Writes results [begin, end) of a row; `stride` is between those in `values`.
+  // Writes results [begin, end) of a row. `stride` is the distance of results in `values`.
   void store(char* out, int64_t begin, int64_t end, const float* values,
              int64_t stride = 1) const noexcept {
     const int64_t item = dtype == YARD_F32 ? 4 : 2;
@@ -41,15 +41,15 @@ struct Linear {
   }
 };
 
-// Of weights that are floats.
+// A call whose weights are floats.
 struct FloatLinear {
   const Linear& linear;
   int64_t rows;
   const char* weight;
-  int64_t weight_stride;  // bytes
-  float* x;               // rows of `width`: activations as f32
+  int64_t weight_stride;  // in bytes
+  float* x;               // rows of `width` activations as f32
   int64_t width;
-  uint32_t dtype;  // of weight
+  uint32_t dtype;  // of `weight`
 };
 
 int32_t linear_quantized(Call call, const Linear& job, Format format);

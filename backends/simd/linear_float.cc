@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `linear` over weights of f32, f16 and bf16, for few rows: each weight row is read once for four of them. Sums are in f32.
+// `linear` over weights of f32, f16 and bf16, for few rows. Each weight row is read once per four
+// rows. Sums are in f32.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "linear_float.cc"
 #include <hwy/foreach_target.h>  // before highway.h
@@ -69,7 +70,7 @@ HWY_INLINE void prepare_as(const FloatLinear& job, int64_t begin, int64_t end) {
 }
 
 void prepare_rows(const FloatLinear& job, int64_t begin, int64_t end) {
-  // Pairs of f32 and of f16 are in the same order.
+  // Pairs of f32 and of f16 have the same order.
   if (job.dtype == YARD_BF16) return prepare_as<BF16>(job, begin, end);
   prepare_as<float>(job, begin, end);
 }
@@ -89,20 +90,17 @@ namespace {
 HWY_EXPORT(prepare_rows);
 HWY_EXPORT(linear_rows);
 
-// Of a prepared row: as many as the widest pair of vectors may read.
+// Returns the width of a prepared row, which the widest pair of vectors may read to its end.
 int64_t width_of(int64_t k) {
   constexpr int64_t kWidestPair = 128;
   return (k + kWidestPair - 1) / kWidestPair * kWidestPair;
 }
 
 int32_t linear_float(Call call, const Linear& linear) {
-  const FloatLinear job{linear,
-                        linear.walk.rows(),
-                        linear.weight.data<char>(),
-                        linear.k > 0 ? stride_bytes(linear.weight, 0) : 0,  // there may be no data
-                        call.workspace<float>().data(),
-                        width_of(linear.k),
-                        linear.weight.dtype()};
+  const FloatLinear job{linear, linear.walk.rows(), linear.weight.data<char>(),
+                        // An empty tensor may have no data.
+                        linear.k > 0 ? stride_bytes(linear.weight, 0) : 0,
+                        call.workspace<float>().data(), width_of(linear.k), linear.weight.dtype()};
   call.parallel_for(job.rows, grain_of(linear.k * 8), [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(prepare_rows)(job, begin, end);
   });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `linear` of bf16 by products of pairs: weights times the transposed activations. Rows of weights have their pairs one after
-// the other and are used as they are; activations are turned over once per call, and results before they are stored.
+// `linear` of bf16 by products of pairs: weights times the transposed activations. Rows of weights
+// hold consecutive pairs and are used in place. Activations are transposed once per call, and
+// results before they are stored.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "linear_pairs.cc"
 #include <hwy/foreach_target.h>  // before highway.h
@@ -21,7 +22,7 @@ HWY_BEFORE_NAMESPACE();
 namespace yard::simd {
 namespace HWY_NAMESPACE {
 
-// A row of results: `count` sums and biases, with room for kWeightRows of both.
+// Stores a row of `count` sums plus biases. Both arrays have room for kWeightRows values.
 void store_row(const float* sums, const float* bias, size_t count, char* out) {
   BF16* const to = reinterpret_cast<BF16*>(out);
   const size_t pair = pair_lanes();
@@ -53,8 +54,8 @@ constexpr int64_t kSquare =
     16;  // rows, and elements of 32 bits in a row, that are turned over together
 constexpr int64_t kWeightRows = 32;  // rows of weights that are multiplied together
 
-// The activations, turned over: column r of a panel is row r of x, in pairs, with zeros behind its end. Panels follow each
-// other; the last one is narrower if x has few rows.
+// The transposed activations: column r of a panel is row r of x in pairs, followed by zeros. Panels
+// follow each other, and the last one is narrower if x has few rows.
 struct TurnedRows {
   static int64_t pairs_of(int64_t k) {
     return std::max<int64_t>(round_up(k, 2 * kSquare) / 2, kSquare);
@@ -77,7 +78,8 @@ class LinearPairs {
       : products_(products),
         linear_(linear),
         weight_(linear.weight.data<char>()),
-        weight_row_(linear.k > 0 ? stride_bytes(linear.weight, 0) : 0),  // there may be no data
+        // An empty tensor may have no data.
+        weight_row_(linear.k > 0 ? stride_bytes(linear.weight, 0) : 0),
         x_{call.workspace<uint32_t>().data(), TurnedRows::pairs_of(linear.k),
            TurnedRows::columns_of(linear.walk.rows()), static_cast<int64_t>(products.columns)},
         parts_((x_.pairs + kDepth - 1) / kDepth),
@@ -99,12 +101,12 @@ class LinearPairs {
   }
 
  private:
-  static constexpr int64_t kDepth = 128;     // pairs of a row that are multiplied at a time
-  static constexpr int64_t kMostRows = 128;  // of x
+  static constexpr int64_t kDepth = 128;     // pairs of a row per multiplication
+  static constexpr int64_t kMostRows = 128;  // rows of x per multiplication
   static constexpr int64_t kTogether = 4;    // blocks of weights whose sums are kept
-  static constexpr int64_t kManyRows = 64;   // of x, for which weights are copied
+  static constexpr int64_t kManyRows = 64;   // weights are copied for more rows of x
 
-  // 16 rows of x from `row` on, kDepth pairs of each from `pair` on.
+  // Transposes 16 rows of x from `row` on, and kDepth pairs of each from `pair` on.
   void turn_rows(int64_t row, int64_t pair) const {
     const char* from[kSquare];
     const int64_t rows = std::min(linear_.walk.rows() - row, kSquare);
@@ -122,7 +124,8 @@ class LinearPairs {
     }
   }
 
-  // Where `count` pairs of a block of weights lie; if they are not whole, a copy with zeros.
+  // Returns `count` pairs of a block of weights, in place if the block is whole and `copy` is
+  // false, otherwise copied to `to` and filled with zeros.
   PairMatrix weights_at(int64_t block, int64_t pair, int64_t count, bool copy, char* to) const {
     const int64_t first = block * kWeightRows, rows = std::min(linear_.n - first, kWeightRows);
     const int64_t bytes = std::clamp<int64_t>(linear_.k * 2 - pair * kPair, 0, count * kPair);
@@ -137,13 +140,14 @@ class LinearPairs {
     return {to, kDepth * kPair, kPair};
   }
 
-  // What will be multiplied next. Null at the ends of the weights.
+  // Returns the block that is multiplied next, or null at the ends of the weights.
   PairMatrix weights_ahead(int64_t block, int64_t pair) const {
     if ((block + 1) * kWeightRows > linear_.n || (pair + kDepth) * kPair > linear_.k * 2) return {};
     return {weight_ + block * kWeightRows * weight_row_ + pair * kPair, weight_row_, kPair};
   }
 
-  // Items are blocks of weights for the first block of rows, then those for the second one, and so on.
+  // Items are the blocks of weights for the first block of rows, then for the second one, and so
+  // on.
   void multiply(int64_t item, int64_t end) const {
     alignas(64) float sums[kTogether * kWeightRows * kMostRows];
     while (item < end) {
@@ -167,7 +171,8 @@ class LinearPairs {
     }
   }
 
-  // Adds products of kDepth pairs to the sums of a block of weights: those of each panel of x one after the other.
+  // Adds products of kDepth pairs to the sums of a block of weights. The sums of the panels of x
+  // follow each other.
   void add_part(int64_t block, int64_t pair, int64_t column, int64_t columns, PairMatrix next,
                 float* sums) const {
     alignas(64) char copy[kWeightRows * kDepth * kPair];
@@ -183,7 +188,7 @@ class LinearPairs {
     }
   }
 
-  // The results of 16 rows of x from `row` on, whose sums begin at column `c`.
+  // Stores the results of 16 rows of x from `row` on. Their sums begin at column `c`.
   void store(int64_t block, int64_t row, const float* sums, int64_t c) const {
     const int64_t first = block * kWeightRows, count = std::min(linear_.n - first, kWeightRows);
     const int64_t panel = c / x_.panel * x_.panel, width = x_.width(row) * kPair;
@@ -202,7 +207,7 @@ class LinearPairs {
   const PairProducts& products_;
   const Linear& linear_;
   const char* const weight_;
-  const int64_t weight_row_;  // bytes
+  const int64_t weight_row_;  // in bytes
   const TurnedRows x_;
   const int64_t parts_, weight_blocks_, row_blocks_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `linear` of bf16 by products of pairs, with those of the caller's choice.
+// `linear` of bf16 by products of pairs. The caller chooses the PairProducts.
 #pragma once
 
 #include "kernels.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `linear` by products of pairs, against sums in double: with the products of this machine, and with plain ones that every
-// machine has.
+// Tests `linear` by products of pairs against sums in double, with this machine's products and with
+// plain ones that every machine has.
 #include "linear_pairs.h"
 
 #include <cmath>
@@ -18,7 +18,7 @@ using testing::TestTensor;
 
 float element(const char* at) { return widen(read<BF16>(at)); }
 
-// In this order on purpose: sums are rounded to f32 after each pair, as in hardware.
+// The order matters, because hardware rounds sums to f32 after each pair.
 void add_plainly(const PairSums& s) {
   EXPECT_EQ(s.columns % kPairColumns, 0u);
   for (size_t r = 0; r < s.rows; ++r)
@@ -39,7 +39,7 @@ void turn_plainly(const char* from, int64_t from_row, char* to, int64_t to_row) 
       std::memcpy(to + i * to_row + j * 4, from + j * from_row + i * 4, 4);
 }
 
-// With panels as narrow as those of tiles, and as wide as those of vectors.
+// One has panels as narrow as tiles need, the other as wide as vectors need.
 constexpr PairProducts kPlainProducts[] = {
     {"plain, narrow", nullptr, add_plainly, turn_plainly, 32},
     {"plain, wide", nullptr, add_plainly, turn_plainly, 64}};
@@ -71,7 +71,7 @@ struct LinearSizes {
   int64_t rows, n, k;
 };
 
-// `gap` elements lie between the rows of x and of weight.
+// `gap` elements lie between the rows of x, and between the rows of weight.
 void compare(const PairProducts& by, LinearSizes s, int64_t gap = 0, bool with_bias = true,
              const yard_host_t* host = nullptr) {
   SCOPED_TRACE(::testing::Message()
@@ -156,7 +156,7 @@ TEST(PairLinear, GivesTheSameBitsInPiecesAndForAnyNumberOfRows) {
   }
 }
 
-// Rows and columns without a special value are not affected by those that have one, also at the ends of all dimensions.
+// Special values affect only their rows and columns, also at the ends of all dimensions.
 TEST(PairLinear, KeepsSpecialValuesWhereTheyAre) {
   constexpr int64_t kN = 35, kK = 45, kRows = 18;
   for (const PairProducts* const p : products())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `linear` over weights of few bits: activations are rounded to int8 once per call, and panels of weight rows shared among
-// threads.
+// `linear` over weights with few bits. Activations are rounded to int8 once per call, and threads
+// share the panels of weight rows.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -11,26 +11,28 @@
 namespace yard::simd {
 namespace {
 
-// Blocks of a panel that are unpacked at a time. With the sums of kRowsAtATime rows they fit a first-level cache, and a
-// thread's stack.
+// The number of blocks of a panel that are unpacked at a time. Together with the sums of
+// kRowsAtATime rows they fit a first-level cache and a thread's stack.
 constexpr int64_t kMostBlocks = 16;
-// Fewer results of a row are computed in f32: the largest of them may be small beside the error of int8 by chance. So are
-// rows that int8 cannot hold, and panels with a result that is not finite, or that f16 hardly holds.
+// Rows with fewer results are computed in f32, because even the largest result may by chance be
+// small beside the error of int8. Rows outside the range of int8, and panels whose results are not
+// finite or hardly fit f16, are also computed in f32.
 constexpr int64_t kFewest = 16;
-// Products that are worth another thread: a microsecond or two on one core, in which threads that are awake start.
+// The number of products that justifies another thread: one or two microseconds on one core, in
+// which an awake thread can start.
 constexpr int64_t kPieceProducts = int64_t{1} << 14;
 
 struct QuantLinear {
   const Linear& job;
   QuantWeight weight;
   int64_t rows, blocks;
-  const XRow* single = nullptr;       // rows, `blocks` apart, or
-  const XGroup* groups = nullptr;     // groups of them
-  const uint8_t* in_range = nullptr;  // of each row
+  const XRow* single = nullptr;       // rows that are `blocks` apart, or null
+  const XGroup* groups = nullptr;     // groups of rows, or null
+  const uint8_t* in_range = nullptr;  // for each row
 
   QuantLinear(const Linear& linear, Format format)
       : job(linear),
-        // There may be no data.
+        // An empty tensor may have no data.
         weight{format, linear.weight.data<uint8_t>(),
                linear.k > 0 ? stride_bytes(linear.weight, 0) : 0, linear.k},
         rows(linear.walk.rows()),
@@ -39,12 +41,12 @@ struct QuantLinear {
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// How many items of so many products make a piece.
+// Returns how many items of `products` products make a piece.
 int64_t items_per_piece(int64_t products) {
   return std::max<int64_t>(1, kPieceProducts / std::max<int64_t>(1, products));
 }
 
-// One result in f32, summed in double.
+// Returns one result, summed in double and rounded to f32.
 float exact_product(const QuantLinear& linear, int64_t n, const char* x) {
   const QuantWeight& weight = linear.weight;
   const int64_t item = linear.job.dtype == YARD_F32 ? 4 : 2;
@@ -64,7 +66,7 @@ float exact_product(const QuantLinear& linear, int64_t n, const char* x) {
 bool leaves_range(const Linear& job, int64_t begin, int64_t end, const float* values) {
   const float most = job.dtype == YARD_F16 ? 16384.0f : std::numeric_limits<float>::max();
   if (!job.scale) {
-    // Values behind the end are copies. Bits of a NaN are larger than of any number.
+    // Values past the end are copies. The bits of a NaN are larger than the bits of any number.
     uint32_t bits = 0;
     for (int64_t i = 0; i < kPanelRows; ++i)
       bits = std::max(bits, std::bit_cast<uint32_t>(values[i]) & 0x7fffffffu);
@@ -83,7 +85,7 @@ void finish(const QuantLinear& linear, int64_t begin, int64_t end, bool in_range
   linear.job.store(out, begin, end, values);
 }
 
-// Panels [first, last) times each row as it is stored.
+// Multiplies panels [first, last), as they are stored, by each row.
 void multiply_stored(const QuantLinear& linear, int64_t first, int64_t last) {
   const Linear& job = linear.job;
   const QuantKernels& kernels = quant_kernels();
@@ -114,7 +116,8 @@ int32_t few_rows(Call call, QuantLinear& linear) {
   return YARD_OK;
 }
 
-// A panel of weights times rows [first, first + rows), a multiple of a group and at most kRowsAtATime.
+// Multiplies a panel of weights by rows [first, first + rows), which are whole groups and at most
+// kRowsAtATime.
 void multiply_panel(const QuantLinear& linear, int64_t begin, int64_t first, int64_t rows) {
   const QuantKernels& kernels = quant_kernels();
   const int64_t end = std::min(linear.job.n, begin + kPanelRows);
@@ -150,7 +153,7 @@ int32_t many_rows(Call call, QuantLinear& linear) {
                        {r % kGroupRows, quant_kernels().chunk}) &&
           job.n >= kFewest;
   });
-  // Panels of the same rows are next to each other.
+  // Panels of equal rows are adjacent.
   const int64_t panels = ceil_div(job.n, kPanelRows), parts = ceil_div(rows, kRowsAtATime);
   call.parallel_for(panels * parts,
                     items_per_piece(kPanelRows * job.k * std::min(rows, kRowsAtATime)),

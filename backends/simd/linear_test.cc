@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `linear` against sums in double: weights of every kind, odd sizes, strides, special values, in pieces.
+// Tests `linear` against sums in double: weights of every kind, odd sizes, strides, special values,
+// pieces.
 #include "testing_blocks.h"
 
 namespace yard::simd {
@@ -27,7 +28,8 @@ int32_t run_linear(const TestTensor& out, const TestTensor& x, const yard_tensor
   return linear(Call(&call), o, in, w, s, b);
 }
 
-// A result in double, and the size of its terms: |x| |w| is sqrt(k) times that of a typical result.
+// A result in double, and the size of its terms: |x| |w| is sqrt(k) times the size of a typical
+// result.
 struct Expected {
   double value = 0, norm = 0;
 };
@@ -72,7 +74,7 @@ void compare_quantized(uint32_t dtype, Format format, Shape s, bool with_bias) {
       const Expected e = expected(
           values, r, s.k, [&](int64_t i) { return w.at(n, i); }, scaled ? scale.at(at) : 1,
           with_bias ? bias.at(at) : 0);
-      // Activations of int8: five standard deviations.
+      // Allow five standard deviations for activations of int8.
       ASSERT_NEAR(out.at(static_cast<size_t>(r * s.n + n)), e.value,
                   0.03 * e.norm + rounding(dtype) * (std::abs(e.value) + 1));
     }
@@ -90,7 +92,8 @@ TEST(QuantizedLinear, AgreesWithTheDefinition) {
     }
 }
 
-// More rows than pass by a panel at a time, and more blocks than are unpacked at a time.
+// Uses more rows than are multiplied with a panel at a time, and more blocks than are unpacked at a
+// time.
 TEST(QuantizedLinear, TakesManyRowsAndLongOnes) {
   for (const Format format : kFormats) {
     compare_quantized(YARD_F32, format, {131, 20, 256}, true);
@@ -120,7 +123,7 @@ TEST(QuantizedLinear, TakesAnyStridesOfRows) {
   }
 }
 
-// Rows that int8 cannot hold are multiplied in f32; others beside them are not affected.
+// Rows that int8 cannot hold are multiplied in f32, and other rows beside them are not affected.
 TEST(QuantizedLinear, KeepsSpecialValues) {
   constexpr int64_t kN = 17, kK = 256;
   constexpr double kInf = HUGE_VAL;
@@ -154,7 +157,7 @@ TEST(QuantizedLinear, KeepsSpecialValues) {
   }
 }
 
-// Where f16 hardly holds the results, their signs must be right.
+// Signs must be right even if f16 hardly holds the results.
 TEST(QuantizedLinear, IsExactAtTheEndOfTheRangeOfHalves) {
   constexpr int64_t kN = 64, kK = 256;
   const BlockTensor w(Format::kQ8_0, kN, kK, 4);
@@ -172,7 +175,8 @@ TEST(QuantizedLinear, IsExactAtTheEndOfTheRangeOfHalves) {
   }
 }
 
-// Few results are exact: the largest of them may be small beside the error of int8.
+// Few results are computed exactly, because the largest of them may be small beside the error of
+// int8.
 TEST(QuantizedLinear, ComputesFewResultsInFloat) {
   for (const Format format : kFormats) {
     constexpr int64_t kN = 15, kK = 512;
@@ -191,7 +195,7 @@ TEST(QuantizedLinear, ComputesFewResultsInFloat) {
   }
 }
 
-// A value of 100 in a block takes the precision of the others, unless they have a rest.
+// A value of 100 in a block reduces the precision of the other values, unless the block has a rest.
 TEST(QuantizedLinear, IsExactBesideLargeValues) {
   constexpr int64_t kN = 64, kK = 512, kRows = 5;
   for (const Format format : kFormats) {

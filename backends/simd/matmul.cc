@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul: panels of columns of `b` are copied as f32 in the order in which they are multiplied, and pass by many rows of `a`.
-// A result is the sum in f32 of sums over kDepth products each, in ascending order, so that it does not depend on the rows and
-// columns beside it. In rows whose results leave the range of f16 those that do not are small beside their terms, and are
-// computed again in double.
+// matmul copies panels of columns of `b` as f32 in the order in which they are multiplied, and
+// multiplies many rows of `a` by each panel. A result is the f32 sum of f32 sums over kDepth
+// products each, in ascending order, so it does not depend on the rows and columns beside it. If
+// results of a row approach the limit of f16, its smaller results may be small beside their terms,
+// so the row is computed again in double.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "matmul.cc"
 #include <hwy/foreach_target.h>  // before highway.h
@@ -23,7 +24,8 @@ HWY_BEFORE_NAMESPACE();
 namespace yard::simd {
 namespace HWY_NAMESPACE {
 
-// Columns of a panel, at most kDepth of its rows at a time: in pairs of vectors, and of a pair all rows one after the other.
+// Columns of a panel, and the most rows of it at a time. A panel holds pairs of vectors, and all
+// rows of one pair follow each other.
 constexpr size_t kColumns = Matmul::kColumns, kDepth = 128;
 // Rows of `a` that are multiplied at once.
 constexpr size_t kTileRows = 6;
@@ -53,7 +55,7 @@ HWY_INLINE void pack_columns(const char* b, int64_t row_bytes, int64_t step, siz
   }
 }
 
-// Part of a row of `a` as f32, in order.
+// Copies a part of a row of `a` as f32, in order.
 template <class T>
 HWY_INLINE void pack_row(const char* a, int64_t step, size_t depth, float* out) {
   size_t k = 0;
@@ -74,13 +76,15 @@ HWY_INLINE void add_to(VF v, VF w, float* sums) {
   store2(hn::Add(a, v), hn::Add(b, w), sums);
 }
 
-// A pair of vectors of a panel times kRows rows of `a`, `a_bytes` apart; sums are kColumns apart.
+// Multiplies a pair of vectors of a panel by kRows rows of `a`, which are `a_bytes` apart. Sums are
+// kColumns apart.
 template <size_t kRows>
 HWY_INLINE void multiply_tile(const char* a, int64_t a_bytes, const float* panel, size_t depth,
                               float* sums) {
   const DF d;
   const size_t pair = pair_lanes();
-  // One by one: vectors whose size is known at run time only cannot be in an array.
+  // The rows have separate variables, because vectors whose size is known only at run time cannot
+  // be in an array.
 #define YARD_EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
 #define YARD_BEGIN(i)                                                             \
   const char* const a##i = a + static_cast<int64_t>(i < kRows ? i : 0) * a_bytes; \
@@ -138,7 +142,7 @@ struct MatmulBlocks {
     }
   }
 
-  // Sums of a row in double, for columns from b on.
+  // Sums a row again in double, for columns from `b` on.
   template <class T>
   static void sum_again(const Matmul& job, const char* a, const char* b, size_t columns,
                         float* sums) {
@@ -173,7 +177,7 @@ struct MatmulBlocks {
     }
   }
 
-  // Rows [first, first + rows) from a column on; there is no data where k is 0.
+  // Writes rows [first, first + rows) from a column on. If k is 0, there may be no data.
   template <class T, class Matrices>
   static void write_rows(const Matmul& job, const Matrices& matrices, int64_t first, int64_t rows,
                          int64_t column, size_t columns, float* sums, int64_t stride) {
@@ -187,7 +191,7 @@ struct MatmulBlocks {
     }
   }
 
-  // Adds the products of kSteps columns of all rows of `a` with as many rows of `b`, in order.
+  // Adds the products of kSteps columns of all rows of `a` with kSteps rows of `b`, in order.
   template <class T, size_t kSteps>
   static HWY_INLINE void add_rows(const Matmul& job, const char* a, const char* b, size_t columns,
                                   float* sums) {
@@ -226,7 +230,7 @@ struct MatmulBlocks {
     if (c < columns) add_pair(c, std::false_type(), columns - c);
   }
 
-  // Parts [begin, end) of rows that are few.
+  // Computes parts [begin, end) of a matrix with few rows.
   template <class T>
   static void few_rows(const Matmul& job, int64_t begin, int64_t end) {
     constexpr int64_t kSteps = 4;
@@ -258,7 +262,6 @@ struct MatmulBlocks {
     }
   }
 
-  // Blocks [begin, end) of the results.
   template <class T>
   static void of(const Matmul& job, int64_t begin, int64_t end) {
     if (job.has_few_rows()) return few_rows<T>(job, begin, end);

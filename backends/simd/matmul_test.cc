@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `matmul` against the reference: sizes around those of tiles and panels, strides, special values, in pieces.
+// Tests `matmul` against the reference: sizes around tiles and panels, strides, special values,
+// pieces.
 #include "testing_reference.h"
 
 namespace yard::simd {
@@ -45,7 +46,8 @@ TEST(Matmul, AgreesOnWideRows) {
 
 TEST(Matmul, TakesAnyStridesOfItsMatrices) {
   constexpr int64_t kM = 9, kN = 37, kK = 150;
-  // Padded, transposed, every other element, backwards; the same matrix for all of the batch.
+  // The matrices are padded, transposed, every other element, backwards, and one matrix for the
+  // whole batch.
   const Strides of_a[] = {
       {2000, 160, 1}, {2000, 1, kM}, {4000, 400, 2}, {-1600, 160, 1}, {0, 160, 1}};
   const Strides of_b[] = {{7000, 40, 1}, {7000, 1, kK}, {14000, 90, 2}, {-7000, 40, 1}, {0, 1, kK}};
@@ -72,7 +74,8 @@ TEST(Matmul, AgreesOnSpecialValues) {
     }
 }
 
-// Sums of many products, and results that are small beside those of their row, which f16 cannot hold.
+// Sums of many products, and results that are small beside other results of their row, which f16
+// cannot hold.
 TEST(Matmul, IsExactWhereTermsCancel) {
   for (const int64_t m : {3, 66}) {
     TestTensor a(YARD_F32, {m, 5000}), b(YARD_F32, {5000, 40}), out(YARD_F32, {m, 40}),
@@ -95,7 +98,7 @@ TEST(Matmul, AcceptsEmptyTensors) {
   }
 }
 
-// Neither threads nor the rows and columns beside it change a result.
+// Threads, and the rows and columns beside it, do not change a result.
 TEST(Matmul, GivesTheSameBitsInPieces) {
   for (const uint32_t dtype : kFloats) {
     constexpr int64_t kM = 140, kN = 70, kK = 300;

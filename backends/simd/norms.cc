@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// rms_norm and add_rms_norm. A row is read from memory once and again from the cache. It is
-// read to its end before its first output is written, so an output may lie exactly on its input.
+// rms_norm and add_rms_norm. A row is read once from memory and once from the cache. It is read to
+// its end before its first output is written, so an output may be an input.
 //
-// Sums are kept in f32 for a block and in double from there on. Where squares leave the range of f32,
-// the row is done again scaled by a power of two, which changes no digit.
+// Blocks are summed in f32, and their sums in double. If squares leave the range of f32, the row is
+// computed again, scaled by a power of two, which changes no digit.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "norms.cc"
 #include <hwy/cache_control.h>
@@ -27,7 +27,7 @@ namespace HWY_NAMESPACE {
 constexpr size_t kBlock = 4096;
 
 constexpr double kDown = 0x1p-100, kUp = 0x1p100;
-// Below this mean, squares have lost bits to underflow.
+// If the mean of squares is below this, squares have lost bits to underflow.
 constexpr double kTiny = 1e-30;
 
 template <bool kWhole, bool kScaled, class T>
@@ -83,7 +83,7 @@ HWY_INLINE void write_normalized(T* out, const T* x, const T* weight, const T* n
     write_step<false, kScaled, false>(out + i, x + i, weight + i, width - i, factor, scale);
 }
 
-// The rms_norm of a row whose squares sum up to `sum`.
+// Normalizes a row whose squares sum up to `sum`.
 template <class T>
 HWY_INLINE void normalize(const Norm& job, T* out, const T* x, const T* next, double sum) {
   const DF d;
@@ -123,7 +123,7 @@ struct RmsNormRows {
 };
 
 struct AddRmsNormRows {
-  // Adds x to the residual and sums the squares of what is stored, as a later reader sees it.
+  // Adds x to the residual, and sums the squares of the stored values, as a later reader sees them.
   template <bool kWhole, class T>
   static HWY_INLINE void add_step(T* residual, const T* x, size_t count, VF& s0, VF& s1) {
     VF a, b, xa, xb;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions bit by bit, and functions to the last place, seen through the kernels that use them.
+// Tests conversions bit by bit, and functions to the last place, through the kernels that use them.
 #include <bit>
 #include <limits>
 
@@ -35,7 +35,7 @@ bool same(double a, double b) {
   return std::isnan(a) ? std::isnan(b) : a == b && std::signbit(a) == std::signbit(b);
 }
 
-// Numbers of f32 on both sides of everything that decides how one is rounded.
+// Returns f32 numbers on both sides of every rounding decision.
 std::vector<double> hard_to_round() {
   std::vector<double> v;
   for (uint32_t exponent = 0; exponent < 256; ++exponent)
@@ -71,14 +71,14 @@ TEST(Widening, IsExactForEveryPattern) {
   }
 }
 
-// Units in the last place of f32 between them.
+// Returns the distance in f32 units in the last place.
 double ulps(double found, double expected) {
   const auto e = static_cast<float>(std::abs(expected));
   const double unit = std::nextafter(e, std::numeric_limits<float>::infinity()) - e;
   return std::abs(found - expected) / unit;
 }
 
-// The largest error over [low, high] where the result is a normal number.
+// Returns the largest error over [low, high] where the result is a normal number.
 template <class F>
 double worst(const char* op, int64_t approximate, double low, double high, const F& exact) {
   constexpr size_t kCount = 100000;
@@ -110,8 +110,8 @@ TEST(Functions, AreExactToAFewUnitsInTheLastPlace) {
     return v / (1 + std::exp(-2 * std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)));
   };
   EXPECT_LE(worst("gelu_and_mul", 1, -1, 20, tanh), 6);
-  // Down here e^ magnifies the rounding of its argument: in the first case only where the machine cannot
-  // multiply and add in one step.
+  // In this range, the exponential magnifies the rounding of its argument. In the first case this
+  // happens only if the machine cannot multiply and add in one step.
   EXPECT_LE(worst("gelu_and_mul", 0, -12.5, -2, gelu), 80);
   EXPECT_LE(worst("gelu_and_mul", 1, -8, -1, tanh), 120);
 }

@@ -58,7 +58,7 @@ YARD_ISA_INLINE Vector add_products(Vector sum, Pairs a, Pairs b) {
 constexpr size_t kLanes = sizeof(Vector) / sizeof(float);
 constexpr int kRowsAtOnce = 4, kVectors = 4;
 
-// kRows rows of kCount vectors, from row `r` and column `c` on.
+// Computes kRows rows of kCount vectors, from row `r` and column `c` on.
 template <int kRows, int kCount, bool kAdd>
 YARD_ISA_INLINE void block(const PairSums& s, size_t r, size_t c, float factor) {
   Vector sum[kRows][kCount];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of pairs of bf16, and attention by them, against sums in double.
+// Tests products of pairs of bf16, and attention by them, against sums in double.
 #include "pairs.h"
 
 #include <cstring>
@@ -12,7 +12,8 @@ namespace {
 
 using namespace testing;
 
-// Of every way that this machine has: rows one after the other, and columns; sizes of tiles and others; any alignment.
+// Tries every PairProducts of this machine: rows and columns, sizes of tiles and others, any
+// alignment.
 TEST(AttentionPairs, AreMultiplied) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The descriptor of backend `simd`: what its kernels can take, and what they cost.
+// The descriptor of backend `simd`: what its kernels accept, and what they cost.
 #include <hwy/targets.h>
 
 #include <algorithm>
@@ -26,8 +26,7 @@ int32_t probe(void*, const yard_host_t*, yard_device_t, yard_verdict_t* why) {
   return YARD_DECLINED;
 }
 
-// Rows may lie anywhere, also on each other where they are only read; inside a row elements follow
-// each other.
+// Rows may lie anywhere, and may overlap if they are only read. The elements of a row are adjacent.
 const yard_limit_t kDenseRows[] = {plugin::dtypes({YARD_F32, YARD_F16, YARD_BF16}), inner_dense()};
 // Positions are read one by one and may have any stride.
 const yard_limit_t kDenseHeads[] = {
@@ -41,7 +40,7 @@ const yard_limit_t kDenseHeads[] = {
     inner_dense("sin"),
 };
 
-// Where only some tensors are rows of floats.
+// Used if only some tensors are rows of floats.
 #define YARD_FLOATS(argument) plugin::dtypes({YARD_F32, YARD_F16, YARD_BF16}, argument)
 const yard_limit_t kLinear[] = {YARD_FLOATS("x"), YARD_FLOATS("weight"), inner_dense()};
 const yard_limit_t kPairLinear[] = {plugin::dtypes({YARD_BF16}, "x"),
@@ -66,7 +65,7 @@ const yard_limit_t kDequantize[] = {
     inner_dense("x"),
 };
 const yard_limit_t kQuantize[] = {YARD_FLOATS("x"), inner_dense("out"), inner_dense("x")};
-// Matrices are copied before they are multiplied, from any strides.
+// Matrices with any strides are copied before they are multiplied.
 const yard_limit_t kMatmul[] = {YARD_FLOATS("a"), inner_dense("out")};
 const yard_limit_t kSample[] = {YARD_FLOATS("x"), inner_dense("x"),
                                 plugin::at_most("d", std::numeric_limits<int32_t>::max())};
@@ -113,12 +112,13 @@ double product(const int64_t* fields, uint32_t count) {
   return n;
 }
 
-// Of an op whose work is the product of its fields.
+// The work per element of ops whose work is the product of their fields.
 constexpr Work kRmsNorm{8, 6}, kAddRmsNorm{16, 8}, kLayerNorm{8, 12}, kGate{12, 20}, kGelu{12, 36},
     kSampleWork{4, 80}, kSoftmax{8, 22}, kRotary{8, 6}, kElementwise{12, 2}, kArgmaxWork{4, 4},
     kQuantizeWork{5, 12}, kExpandWork{8, 8};
 
-// A product of f32 and its sum, in operations of cost.h: measured, loads included.
+// A product of f32 and its addition, loads included, in operations of cost.h. The value was
+// measured.
 constexpr double kProduct = 1.0;
 
 template <const Work& work>
@@ -138,8 +138,8 @@ double pair_linear_cost(void*, const int64_t* fields, uint32_t) {
                               size_of(fields[1]) * size_of(fields[2]));
 }
 
-// Integers, measured: a weight of one byte or less times each of a few rows, or unpacked once for many of them; and the
-// rounding of activations.
+// Measured for integers: a weight of one byte or less is multiplied by each of a few rows, or
+// unpacked once for many rows. Activations are rounded once.
 double quantized_linear_cost(void*, const int64_t* fields, uint32_t) {
   const double rows = size_of(fields[0]), n = size_of(fields[1]);
   const double passes = std::ceil(rows / static_cast<double>(kRowsAtATime));
@@ -168,7 +168,8 @@ double causal_cost(void* self, const int64_t* fields, uint32_t count) {
   return attention_cost<kPairs>(self, fields, count) / 2;
 }
 
-// The query heads that share a key head read its keys and values once, from memory and often from a page for each.
+// Query heads that share a key head read its keys and values once, from memory and often from a
+// page for each.
 double decode_cost(const int64_t* fields, double capacity) {
   const double heads = std::max(size_of(fields[1]), 1.0), key_heads = size_of(fields[2]);
   const double elements = size_of(fields[0]) * key_heads * capacity * size_of(fields[3]);
@@ -228,7 +229,7 @@ void add_products(plugin::Plugin& p) {
             .cost(cost<kSampleWork>, kRowReads));
 }
 
-// Attention of whole sequences; `with` adds what is special to it.
+// Adds the kernels of attention over whole sequences. `with` adds their common properties.
 template <bool kPairs, class With>
 void add_sequences(plugin::Plugin& p, const With& with, const char* id) {
   const auto add = [&](plugin::Kernel k, auto* cost) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The descriptor of the backend.
+// Tests the descriptor of the backend.
 #include <hwy/targets.h>
 
 #include <algorithm>

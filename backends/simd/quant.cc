@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unpacking in plain C++, and the choice of an instruction set.
+// Unpacks weights in plain C++, and chooses an instruction set.
 #include "quant.h"
 
 #include <algorithm>

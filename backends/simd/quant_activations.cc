@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rounding activations to int8 in blocks of 32, and the rests of blocks with large values.
+// Rounds activations to int8 in blocks of 32, and computes the rests of blocks with large values.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "quant_activations.cc"
 #include <hwy/foreach_target.h>  // before highway.h
@@ -19,11 +19,12 @@ HWY_BEFORE_NAMESPACE();
 namespace yard::simd {
 namespace HWY_NAMESPACE {
 
-// At most 16 lanes, so that a block is whole vectors.
+// At most 16 lanes, so that half a block is whole vectors.
 using DX = hn::CappedTag<float, 16>;
 using DXU = hn::RebindToUnsigned<DX>;
 
-// The bits of the largest absolute value; those of a NaN are larger than of any number.
+// Returns the bits of the largest absolute value. The bits of a NaN are larger than the bits of any
+// number.
 HWY_INLINE uint32_t largest_bits(const char* v) {
   const DXU d;
   auto most = hn::Zero(d);
@@ -34,7 +35,7 @@ HWY_INLINE uint32_t largest_bits(const char* v) {
   return hn::GetLane(hn::MaxOfLanes(d, most));
 }
 
-// The sum of squares of a block in a unit whose squares do not overflow.
+// Returns the sum of squares of a block, in a unit in which squares do not overflow.
 constexpr float kUnit = 1.0f / (1 << 30);
 HWY_INLINE float sum_of_squares(const char* v) {
   const DX d;
@@ -46,10 +47,10 @@ HWY_INLINE float sum_of_squares(const char* v) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
-// Half a block, or what its rounding leaves. Returns the sum.
+// Rounds half a block, or the rounding errors of half a block. Returns the sum.
 template <bool kIsRest>
 HWY_INLINE int32_t round_half(const char* v, float inverse, int8_t* q) {
-  // The last bits of a number near 1.5 * 2^23 are those of the integer that was added.
+  // The last bits of a number near 1.5 * 2^23 are the bits of the integer that was added.
   constexpr float kShift = 12582912.0f;
   const DX d;
   const DXU du;
@@ -71,7 +72,7 @@ HWY_INLINE int32_t round_half(const char* v, float inverse, int8_t* q) {
   return static_cast<int32_t>(hn::GetLane(hn::SumOfLanes(du, sum)) - kShifts);
 }
 
-// A block as f32: in place, or copied where it is not whole or of another type.
+// Returns a block as f32, in place, or copied if the block is partial or of another type.
 template <class T>
 HWY_INLINE const char* block_of(const char* p, int64_t count, float (&room)[kBlock]) {
   if (std::is_same_v<T, float> && count >= kBlock) return p;
@@ -87,7 +88,7 @@ HWY_INLINE void put_chunks(const int8_t* q, int64_t rows, int64_t row, int8_t* o
     std::memcpy(out + i * rows + row * kChunk, q + i, kChunk);
 }
 
-// Returns the sum.
+// Returns the sum of the bytes.
 template <bool kIsRest, int64_t kRows>
 HWY_INLINE int32_t put_bytes(const char* v, float inverse, XBytes<kRows>& out, InGroup place) {
   int8_t q[kBlock];
@@ -123,7 +124,7 @@ template <class T, int64_t kRows>
 HWY_INLINE bool quantize_as(const char* x, int64_t k, XBlock<kRows>* out, XBytes<kRows>* rests,
                             InGroup place) {
   const int64_t row = place.row;
-  // Products with weights of f16 stay normal numbers of f32.
+  // In this range, products with weights of f16 are normal numbers of f32.
   constexpr uint32_t kLeast = std::bit_cast<uint32_t>(1e-25f);
   constexpr uint32_t kMost = std::bit_cast<uint32_t>(1e25f);
   constexpr auto kStep = kBlock * static_cast<int64_t>(sizeof(T));
@@ -134,7 +135,8 @@ HWY_INLINE bool quantize_as(const char* x, int64_t k, XBlock<kRows>* out, XBytes
     const char* const v = block_of<T>(x + b * kStep, k - at, room);
     const uint32_t bits = largest_bits(v);
     if (bits != 0 && (bits < kLeast || bits > kMost)) in_range = false;
-    out[b].scale[row] = std::bit_cast<float>(bits);  // until the block is put there
+    // The block's maximum, until put_block() stores the scale.
+    out[b].scale[row] = std::bit_cast<float>(bits);
     squares += sum_of_squares(v);
   }
   const float large = kLargeBlock * std::sqrt(squares / static_cast<float>(k)) / kUnit;

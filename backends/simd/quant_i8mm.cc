@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Panels by the `smmla` instruction of Arm's i8mm: two weight rows times two rows, eight elements of each. It takes half as many
-// instructions as `sdot`. Sums of integers are exact and those of blocks are added in the same way, so results have the same bits.
+// Panels by the `smmla` instruction of Arm's i8mm, which multiplies two weight rows by two rows,
+// with eight elements of each. It takes half as many instructions as `sdot`. Sums of integers are
+// exact, and blocks are added in the same order, so results have the same bits.
 #include "quant.h"
 
 #if defined(__aarch64__)
@@ -18,7 +19,7 @@ namespace {
 #define YARD_ISA YARD_ARM_ISA("i8mm")
 #define YARD_ISA_INLINE YARD_ISA inline __attribute__((always_inline))
 
-// Adds the products of the first of two rows with both others, then of the second.
+// Adds the products of the first row of `a` with both rows of `b`, then of the second row.
 YARD_ISA_INLINE int32x4_t smmla(int32x4_t sum, int8x16_t a, int8x16_t b) {
 #if defined(__clang__)
   asm("smmla %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(a), "w"(b));
@@ -30,7 +31,7 @@ YARD_ISA_INLINE int32x4_t smmla(int32x4_t sum, int8x16_t a, int8x16_t b) {
 
 inline constexpr int64_t kChunk = 8;
 
-// Eight elements of two rows, then the next eight of both.
+// Stores eight elements of two rows, then the next eight of both.
 YARD_ISA_INLINE void interleave_pair(Elements a, Elements b, int8_t* to) {
   const auto put = [&to](int8x16_t first, int8x16_t second) __attribute__((always_inline)) {
     const int64x2_t x = vreinterpretq_s64_s8(first), y = vreinterpretq_s64_s8(second);
@@ -47,14 +48,15 @@ YARD_ISA_INLINE void interleave(const uint8_t* const (&p)[4], int8_t* to) {
   interleave_pair(elements<F, kAt>(p[2]), elements<F, kAt>(p[3]), to + 2 * kChunk);
 }
 
-// Eight weight rows times kPairs pairs of rows. A vector has two weight rows of the first row of its pair, then of the second.
+// Eight weight rows times kPairs pairs of rows. A vector has two weight rows for the first row of
+// its pair, then for the second.
 inline constexpr int kWeightPairs = 4;
 template <int kPairs>
 struct Dots {
   int32x4_t v[kPairs][kWeightPairs];
 };
 
-// Elements [8 * kBegin, 8 * kEnd) of a block.
+// Adds elements [8 * kBegin, 8 * kEnd) of a block.
 template <int kBegin, int kEnd, int kPairs>
 YARD_ISA_INLINE void add_dots(Dots<kPairs>& dots, const int8_t* w, const int8_t* x) {
 #pragma GCC unroll 4
@@ -65,25 +67,25 @@ YARD_ISA_INLINE void add_dots(Dots<kPairs>& dots, const int8_t* w, const int8_t*
                              vld1q_s8(w + (i * kPanelRows + 2 * j) * kChunk));
 }
 
-// A number of two rows, each for both weight rows.
+// Arranges a number per row for vectors of two weight rows by two rows.
 template <int kPairs>
 YARD_ISA_INLINE void of_rows(const float* four, VF (&out)[kPairs]) {
   const VF v = vld1q_f32(four);
   out[0] = vzip1q_f32(v, v);
   if constexpr (kPairs > 1) out[1] = vzip2q_f32(v, v);
 }
-// A number of two weight rows, for both rows.
+// Arranges a number per weight row for vectors of two weight rows by two rows.
 YARD_ISA_INLINE VF of_weights(const float* two) {
   const float32x2_t v = vld1_f32(two);
   return vcombine_f32(v, v);
 }
 
-// The same as f32.
+// The dot products as f32.
 template <int kPairs>
 struct Values {
   VF v[kPairs][kWeightPairs];
 };
-// Of a block with a rest, which is zeros in rows that have none.
+// Adds the rest of a block, which is zeros in rows that have no rest.
 template <int kBegin, int kEnd, int kPairs>
 YARD_ISA_INLINE Values<kPairs> with_rest(Dots<kPairs> dots, const int8_t* w, const int8_t* x) {
   for (auto& pair : dots.v)
@@ -130,7 +132,7 @@ YARD_ISA_INLINE void add_minima(VF (&sums)[kPairs][kWeightPairs], const float* m
   }
 }
 
-// The second row of the last pair may not be there.
+// The last pair may lack its second row.
 template <BlockKind kKind, int kRows>
 YARD_ISA void tile_rows(const WBlock* w, int64_t blocks, const XGroup* x, int64_t lane, float* to) {
   constexpr int kPairs = (kRows + 1) / 2;
@@ -163,7 +165,7 @@ static_assert(kTileLanes == 2 * kWeightPairs);
 #include "quant_neon_tile.inc"
 #include "quant_tile.inc"
 
-// A few rows are multiplied as with `sdot`: weights are read once for each of them, and not interleaved.
+// A few rows use sdot_row(), which reads weights once per row and does not interleave them.
 constexpr QuantKernels kKernels{sdot_row, unpack, tile, kChunk, 0.27};
 
 }  // namespace

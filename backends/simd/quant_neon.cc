@@ -25,7 +25,7 @@ YARD_ISA_INLINE int32x4_t sdot(int32x4_t sum, int8x16_t a, int8x16_t b) {
   return vdotq_s32(sum, a, b);
 #endif
 }
-// With four bytes of `b` for all lanes.
+// Multiplies all lanes of `a` by lane kLane of `b`, which has four bytes.
 template <int kLane>
 YARD_ISA_INLINE int32x4_t sdot_lane(int32x4_t sum, int8x16_t a, int8x16_t b) {
 #if defined(__clang__)
@@ -48,7 +48,7 @@ YARD_ISA_INLINE void transpose(float32x4_t (&v)[4]) {
   v[0] = low(a, c), v[1] = low(b, d), v[2] = high(a, c), v[3] = high(b, d);
 }
 
-// Four vectors to the sum of each, which stand for steps of 2^-kBits.
+// Returns the sums of four vectors, in units of 2^-kBits.
 template <int kBits>
 YARD_ISA_INLINE float32x4_t sums_of(const int32x4_t (&v)[4]) {
   const int32x4_t sums = vpaddq_s32(vpaddq_s32(v[0], v[1]), vpaddq_s32(v[2], v[3]));
@@ -65,7 +65,8 @@ YARD_ISA_INLINE int32x4_t finer(const int32x4_t& dots) {
   else
     return vshlq_n_s32(dots, kBits);
 }
-// Products of block kAt of four rows; those of a rest are added to the others, in steps that are kBits finer.
+// Adds the products of block kAt of four rows. If kBits is not 0, converts earlier sums to steps
+// that are kBits finer first.
 template <Format F, int kAt, int kBits>
 YARD_ISA_INLINE void add_dots(const uint8_t* const (&p)[4], const XRowRest& x,
                               int32x4_t (&first)[4], int32x4_t (&second)[4]) {
@@ -118,7 +119,7 @@ YARD_ISA_INLINE void interleave(const uint8_t* const (&p)[4], int8_t* to) {
 
 inline constexpr int64_t kChunk = 4;
 
-// Eight weight rows times kRows rows.
+// Dot products of eight weight rows with kRows rows.
 template <int kRows>
 struct Dots {
   int32x4_t v[kRows][2];
@@ -129,7 +130,7 @@ YARD_ISA_INLINE void add_four(Dots<kRows>& dots, int8x16_t w0, int8x16_t w1, int
   dots.v[kRow][1] = sdot_lane<kRow>(dots.v[kRow][1], w1, x);
   if constexpr (kRow + 1 < kRows) add_four<kRows, kRow + 1>(dots, w0, w1, x);
 }
-// Elements [4 * kBegin, 4 * kEnd) of a block.
+// Adds elements [4 * kBegin, 4 * kEnd) of a block.
 template <int kBegin, int kEnd, int kRows>
 YARD_ISA_INLINE void add_dots(Dots<kRows>& dots, const int8_t* w, const int8_t* x) {
 #pragma GCC unroll 8
@@ -138,7 +139,7 @@ YARD_ISA_INLINE void add_dots(Dots<kRows>& dots, const int8_t* w, const int8_t* 
                     vld1q_s8(x + i * 4 * kGroupRows));
 }
 
-// The same of a rest, for rows that have one. The dots of all are in its steps afterwards.
+// Adds the rest of rows that have one, and converts the dots of all rows to steps of the rest.
 template <int kBegin, int kEnd, int kRows, int kRow = 0>
 YARD_ISA_INLINE void add_rest(Dots<kRows>& dots, const int8_t* w, const XGroupRest& x) {
   for (int i = 0; i < 2; ++i) dots.v[kRow][i] = vshlq_n_s32(dots.v[kRow][i], kRestBits);
@@ -154,7 +155,7 @@ YARD_ISA_INLINE void add_rest(Dots<kRows>& dots, const int8_t* w, const XGroupRe
   if constexpr (kRow + 1 < kRows) add_rest<kBegin, kEnd, kRows, kRow + 1>(dots, w, x);
 }
 
-// The same as f32.
+// The dot products as f32.
 template <int kRows>
 struct Values {
   VF v[kRows][2];
@@ -177,7 +178,7 @@ YARD_ISA_INLINE void add_scaled(VF (&sums)[kRows][2], const Values<kRows>& value
   }
   if constexpr (kRow + 1 < kRows) add_scaled<kRows, kRow + 1>(sums, values, scale, factors);
 }
-// Elements [4 * kBegin, 4 * kEnd) of a block, times their scales.
+// Adds elements [4 * kBegin, 4 * kEnd) of a block, times their scales.
 template <int kBegin, int kEnd, int kRows>
 YARD_ISA_INLINE void add_products(VF (&sums)[kRows][2], const int8_t* w, const float* scale,
                                   const XGroup& x) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of weights in vectors of Arm: what the products by `sdot` and by `smmla` share.
+// Blocks of weights in vectors of Arm, shared by the products of `sdot` and `smmla`.
 #pragma once
 
 #include <arm_neon.h>
@@ -9,7 +9,7 @@
 
 namespace yard::simd::neon {
 
-// These use what every Armv8 processor has, and are inlined into functions that use more.
+// These functions need only the base of Armv8, and are inlined into functions that need more.
 #define YARD_NEON inline __attribute__((always_inline))
 
 using VF = float32x4_t;
@@ -19,8 +19,8 @@ inline constexpr int64_t kTileLanes = 8;  // weight rows that a tile multiplies 
 YARD_NEON VF zero() { return vdupq_n_f32(0); }
 YARD_NEON void store(float* to, VF v) { vst1q_f32(to, v); }
 
-// The 16-bit numbers at an offset of four rows, as f32. They are put together in a general register, which costs the vector
-// units nothing.
+// Returns the 16-bit numbers at an offset of four rows as f32. They are combined in a general
+// register, which costs the vector units nothing.
 YARD_NEON float32x4_t heads(const uint8_t* const (&p)[4], int64_t offset = 0) {
   const auto head = [offset](const uint8_t* at) __attribute__((always_inline)) {
     return uint64_t{read<uint16_t>(at + offset)};
@@ -32,7 +32,7 @@ YARD_NEON float32x4_t heads(const uint8_t* const (&p)[4], int64_t offset = 0) {
 struct HeadPairs {
   float32x4_t first, second;
 };
-// The two 16-bit numbers that each of four rows begins with. Whole vectors are read and zipped.
+// Returns the first two 16-bit numbers of each of four rows. Reads whole vectors and zips them.
 YARD_NEON HeadPairs head_pairs(const uint8_t* const (&p)[4]) {
   const auto head = [](const uint8_t* at) __attribute__((always_inline)) {
     return vreinterpretq_u16_u8(vld1q_u8(at));
@@ -44,7 +44,8 @@ YARD_NEON HeadPairs head_pairs(const uint8_t* const (&p)[4]) {
   return {vcvt_f32_f16(vget_low_f16(all)), vcvt_high_f32_f16(all)};
 }
 
-// Eight bytes of each of four rows, times that row's factor, to vectors with a lane for each row.
+// Multiplies eight bytes of each of four rows by that row's factor. The results have a lane for
+// each row.
 YARD_NEON void spread(const int8x16_t (&bytes)[4], float32x4_t factors, float32x4_t (&out)[8]) {
   const int8x16_t even = vzip1q_s8(bytes[0], bytes[2]), odd = vzip1q_s8(bytes[1], bytes[3]);
   const int8x16_t all[2] = {vzip1q_s8(even, odd), vzip2q_s8(even, odd)};
@@ -124,7 +125,7 @@ YARD_NEON int8x16_t six_bits(uint8x16_t v, uint8x16_t h) {
   return vsubq_s8(vorrq_s8(kQuarter < 2 ? low_nibbles(v) : high_nibbles(v), bits), vdupq_n_s8(32));
 }
 
-// Block kAt of a step.
+// Returns the elements of block kAt of a step.
 template <Format F, int kAt>
 YARD_NEON Elements elements(const uint8_t* p) {
   if constexpr (F == Format::kQ8_0 || F == Format::kI8) {
@@ -144,7 +145,8 @@ YARD_NEON Elements elements(const uint8_t* p) {
   }
 }
 
-// A zero that the compiler does not copy from another register: the instruction costs nothing, a copy does.
+// Returns a zero that the compiler does not copy from another register. The instruction is free,
+// but a copy is not.
 YARD_NEON int32x4_t new_zero() {
   int32x4_t z;
   asm volatile("movi %0.2d, #0" : "=w"(z));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of blocks in plain C++, for machines without the instructions.
+// Products of blocks in plain C++, for machines without the vector instructions.
 #include <algorithm>
 
 #include "quant.h"
@@ -26,7 +26,7 @@ void unpack_panel(const QuantWeight& weight, int64_t begin, int64_t end, int64_t
   }
 }
 
-// The product of 16 elements, from the first or second half of a block.
+// Returns the product of 16 elements from the first or second half of a block.
 template <int64_t kRows>
 int32_t half_dot(const WBlock& w, int64_t n, const XBytes<kRows>& x, int64_t row, int64_t half) {
   int32_t dot = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Formats of few bits: unpacking to the last bit, the rounding of activations, and dot products of every instruction set that
-// this machine has.
+// Tests formats with few bits: unpacking to the last bit, rounding of activations, and dot products
+// of every instruction set that this machine has.
 #include "quant.h"
 
 #include <limits>
@@ -13,7 +13,7 @@ namespace {
 using testing::BlockTensor;
 using testing::kFormats;
 
-// Lengths of rows around those of panels.
+// Returns lengths of rows around the widths of panels.
 std::vector<int64_t> lengths(Format format) {
   if (is_super_block(format)) return {256, 512, 1024};
   if (format == Format::kI8) return {1, 31, 32, 100, 128, 129, 400};
@@ -68,7 +68,7 @@ bool round_to(Rounded<kGroupRows>& group, const std::vector<float>& x, int64_t r
                       static_cast<int64_t>(x.size()), group.blocks.data(), group.rests.data(),
                       {row, chunk});
 }
-// An element in units of the block's scale.
+// Returns an element in units of the block's scale.
 template <int64_t kRows>
 double element(const XBlock<kRows>& b, int64_t i, int64_t row, int64_t chunk = kBlock) {
   const int64_t at = (i / chunk * kRows + row) * chunk + i % chunk;
@@ -83,7 +83,7 @@ std::vector<float> normal_values(int64_t count, uint32_t seed) {
   return x;
 }
 
-// With large values, as language models have, in some blocks of some rows.
+// Returns values with large ones in some blocks of some rows, as in language models.
 std::vector<float> spiky_values(int64_t count, uint32_t seed) {
   std::vector<float> x = normal_values(count, seed);
   for (size_t i = 7 * (seed % 5); i < x.size(); i += 97) x[i] *= seed % 3 == 0 ? 1.0f : 50.0f;
@@ -114,7 +114,7 @@ TEST(Activations, AreOffByHalfAStepAtMost) {
   }
 }
 
-// A block with a value that is large beside those of the row is exact to a 256th of a step.
+// A block with a value that is large beside the rest of the row is exact to a 256th of a step.
 TEST(Activations, HaveARestBesideLargeValues) {
   std::vector<float> x = normal_values(320, 3);
   x[70] = -80;
@@ -139,7 +139,8 @@ TEST(Activations, HaveARestBesideLargeValues) {
   EXPECT_EQ(row.rests[2].offset[0][0], -128 * (first + second));
   EXPECT_EQ(row.rests[2].offset[1][0], -128 * first);
   EXPECT_EQ(row.rests[2].offset[2][0], -128 * second);
-  // The least and the largest values that have products: squares of them are no numbers.
+  // These give the least and the largest values that have products. Their squares leave the range
+  // of f32.
   for (const float factor : {1e-23f, 1e22f}) {
     std::vector<float> scaled = x;
     for (float& v : scaled) v *= factor;
@@ -147,7 +148,7 @@ TEST(Activations, HaveARestBesideLargeValues) {
   }
 }
 
-// Four or eight elements of each row in turn, with the numbers that a row alone has.
+// Groups hold four or eight elements of each row in turn, with the numbers that a row alone has.
 class InterleavedActivations : public ::testing::TestWithParam<int64_t> {};
 
 TEST_P(InterleavedActivations, HaveTheNumbersOfEachRow) {
@@ -187,7 +188,7 @@ TEST(Activations, RefuseWhatInt8CannotHold) {
   EXPECT_EQ(rounded(std::vector<float>(64, 0.0f)).blocks[1].scale[0], 0.0f);
 }
 
-// The product of a weight row with rounded activations, and how large its terms are.
+// The product of a weight row with rounded activations, and the size of its terms.
 struct Product {
   double value = 0, size = 0;
 };
@@ -202,7 +203,7 @@ Product product(const BlockTensor& w, int64_t n, const XRow* x, int64_t k) {
   return p;
 }
 
-// A panel of weights, some rows of activations, and the products by an instruction set with such chunks.
+// A panel of weights, some rows of activations, and their products by an instruction set.
 struct Products {
   static constexpr int64_t kRows = 11;  // two groups and a part of one
   Format format;
@@ -210,7 +211,7 @@ struct Products {
   BlockTensor w;
   std::vector<Rounded<1>> x;
   std::vector<Rounded<kGroupRows>> in_groups;
-  std::vector<XGroup> groups;  // of all of them
+  std::vector<XGroup> groups;  // of all rows
 
   Products(Format f, int64_t n, int64_t length, int64_t chunk)
       : format(f), weights(n), k(length), w(f, n, length, static_cast<uint32_t>(length + n), 1) {
@@ -228,7 +229,7 @@ struct Products {
     kernels.row(weight(), 0, weights, x[static_cast<size_t>(row)].blocks.data(), out.data());
     return out;
   }
-  // In steps of 8 blocks, as a long row is done in parts.
+  // Multiplies 8 blocks at a time, as the kernel does with long rows.
   std::vector<float> of_tile(const QuantKernels& kernels, int64_t rows) const {
     std::vector<float> sums(static_cast<size_t>(rows * kPanelRows));
     WBlock panel[8];
@@ -267,7 +268,7 @@ TEST(Products, AreExactAndHaveTheSameBitsInTiles) {
 }
 
 #if defined(__aarch64__)
-// Which form of an instruction set multiplies a panel changes no bit.
+// `sdot` and `smmla` give the same bits for a panel.
 TEST(Products, HaveTheSameBitsWithSdotAndSmmla) {
   const QuantKernels *const sdot = quant_kernels_neon(), *const smmla = quant_kernels_i8mm();
   if (smmla == nullptr) GTEST_SKIP() << "this processor has no i8mm";
@@ -282,7 +283,7 @@ TEST(Products, HaveTheSameBitsWithSdotAndSmmla) {
 }
 #endif
 
-// The largest products there are: -128 of weights times 127, and the largest nibbles.
+// Uses the largest possible products: weights of -128 times 127, and the largest nibbles.
 TEST(Products, DoNotOverflow) {
   constexpr int64_t kLength = 128;
   const std::vector<float> values(kLength, 127.0f);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of blocks on x86-64: by AVX2, and by the byte products of AVX-512 (VNNI).
+// Products of blocks on x86-64, by AVX2 and by the byte products of AVX-512 (VNNI).
 #include "quant.h"
 
 #if defined(__x86_64__)
@@ -17,7 +17,7 @@ namespace {
 #define YARD_ISA __attribute__((target("avx2,fma,f16c")))
 #define YARD_ISA_INLINE YARD_ISA inline __attribute__((always_inline))
 
-// Pairs of products fit 16 bits: 2 * 128 * 127.
+// A pair of products is at most 2 * 128 * 127, which fits 16 bits.
 YARD_ISA_INLINE __m256i dot(__m256i u, __m256i s) {
   return _mm256_madd_epi16(_mm256_maddubs_epi16(u, s), _mm256_set1_epi16(1));
 }
@@ -29,7 +29,7 @@ inline constexpr int64_t kTileRows = 4;
 
 template <bool kSigned>
 struct Weights {
-  __m256i v, size;  // of signed ones: their absolute values
+  __m256i v, size;  // absolute values if weights are signed
 };
 template <bool kSigned>
 YARD_ISA_INLINE Weights<kSigned> load_weights(const int8_t* p) {
@@ -80,7 +80,8 @@ using TF = __m512;
 inline constexpr int64_t kTileLanes = 16;
 inline constexpr int64_t kTileRows = 8;
 
-// Signed weights are multiplied plus 128, as unsigned ones; sums begin with what is then too much.
+// Signed weights are multiplied as unsigned ones after adding 128. Sums begin with an offset that
+// corrects this.
 template <bool kSigned>
 struct Weights {
   __m512i v;
@@ -108,7 +109,7 @@ YARD_ISA_INLINE TF add_product(TF sum, TF v, float factor) {
   return _mm512_fmadd_ps(v, _mm512_set1_ps(factor), sum);
 }
 YARD_ISA_INLINE TF add_product(TF sum, TI dots, TF scale, float factor) {
-  // With a mask of all lanes, which is none: g++ 12 warns of the other form.
+  // The mask covers all lanes. g++ 12 warns about the form without a mask.
   const TF v = _mm512_maskz_cvtepi32_ps(0xffff, dots);
   return add_product(sum, _mm512_mul_ps(v, scale), factor);
 }

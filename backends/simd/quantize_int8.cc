@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantize_int8: a scale for each row.
+// quantize_int8 stores a scale for each row.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "quantize_int8.cc"
 #include <hwy/foreach_target.h>  // before highway.h
@@ -19,7 +19,7 @@ namespace HWY_NAMESPACE {
 
 using DI = hn::RebindToSigned<DF>;
 
-// The bits of absolute values are in their order, and those of a NaN are larger than of any number.
+// The bits of absolute values are ordered like the values, and the bits of a NaN are larger.
 template <bool kWhole, class T>
 HWY_INLINE void note_largest(const T* x, size_t count, hn::Vec<DI>& most) {
   const DI di;
@@ -41,11 +41,11 @@ HWY_INLINE float largest_in_row(const T* x, size_t width) {
 
 struct Step {
   float size;
-  bool is_small = size < 1e-37f;  // its inverse is no number of f32: quotients are taken
+  bool is_small = size < 1e-37f;  // the inverse would overflow, so elements are divided
   float inverse = is_small ? 0.0f : 1.0f / size;
 };
 
-// Ties go to even.
+// Rounds ties to even.
 HWY_INLINE void store_rounded(VF x, const Step& step, int8_t* to) {
   const DF d;
   const VF scaled =

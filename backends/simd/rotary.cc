@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rotary_embedding: turns pairs of dimensions of query and key, in place. The angles of a token are laid
-// out once, in the order in which vectors take them, and serve all its heads.
+// rotary_embedding turns pairs of dimensions of query and key in place. The angles of a token are
+// computed once, in the order of vectors, for all its heads.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "rotary.cc"
 #include <hwy/foreach_target.h>  // before highway.h
@@ -21,7 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace yard::simd {
 namespace HWY_NAMESPACE {
 
-// In order, whatever the type.
+// Converts elements of any type to f32 in order.
 template <bool kWhole, class T>
 HWY_INLINE void widen_step(const T* from, size_t count, float* to) {
   VF a, b;
@@ -45,7 +45,7 @@ HWY_INLINE void widen(const T* from, size_t count, float* to) {
   if (i < count) widen_step<false>(from + i, count - i, to + i);
 }
 
-// Columns [from, from + count) of one row of a table.
+// Converts columns [from, from + count) of a row of a table to f32.
 HWY_INLINE void widen_table(const char* row, uint32_t dtype, size_t from, size_t count, float* to) {
   if (dtype == YARD_F32)
     widen(reinterpret_cast<const float*>(row) + from, count, to);
@@ -61,7 +61,7 @@ HWY_INLINE void turn(VF& a, VF& b, VF cos, VF sin) {
   a = first;
 }
 
-// The pairs (i, i + half): two runs of `count` elements, `half` apart.
+// Turns pairs (i, i + half), which are two runs of `count` elements.
 template <bool kWhole, class T>
 HWY_INLINE void turn_step(T* first, T* second, const float* cos, const float* sin, size_t count) {
   VF a0, a1, b0, b1, c0, c1, s0, s1;
@@ -84,7 +84,7 @@ HWY_INLINE void turn_halves(T* first, T* second, const Angles& angles, size_t co
   if (i < count) turn_step<false>(first + i, second + i, angles.cos + i, angles.sin + i, count - i);
 }
 
-// Neighbours: Lanes pairs at once, the first of each in `a`.
+// Loads and stores neighbouring pairs. `a` has the first element of each pair.
 HWY_INLINE void load_pairs(const float* p, VF& a, VF& b) { hn::LoadInterleaved2(DF(), p, a, b); }
 HWY_INLINE void store_pairs(VF a, VF b, float* p) { hn::StoreInterleaved2(a, b, DF(), p); }
 HWY_INLINE void load_pairs(const F16* p, VF& a, VF& b) {
@@ -95,7 +95,7 @@ HWY_INLINE void load_pairs(const F16* p, VF& a, VF& b) {
 HWY_INLINE void store_pairs(VF a, VF b, F16* p) {
   hn::StoreInterleaved2(narrow_f16(a), narrow_f16(b), DH(), reinterpret_cast<uint16_t*>(p));
 }
-// Even and odd is how these are held.
+// A pair of bf16 vectors already has the even elements in `a` and the odd ones in `b`.
 HWY_INLINE void load_pairs(const BF16* p, VF& a, VF& b) { load2(p, a, b); }
 HWY_INLINE void store_pairs(VF a, VF b, BF16* p) { store2(a, b, p); }
 
@@ -120,7 +120,7 @@ HWY_INLINE void turn_neighbours(T* p, const Angles& angles, size_t count) {
 }
 
 struct RotaryRows {
-  // Dimensions [from, from + count) of every pair, in all heads of one token.
+  // Turns dimensions [from, from + count) of every pair, in all heads of one token.
   template <class T>
   static HWY_INLINE void turn_heads(const Rotary& job, T* token, int64_t heads, int64_t stride,
                                     const Angles& angles, size_t from, size_t count) {
@@ -173,8 +173,9 @@ namespace {
 
 HWY_EXPORT(rotary_rows);
 
-// How far rotation reaches into a head; negative after a failure. The schema bounds rotary_dim too, but
-// a bound call changes scalars without a check, and here they decide what memory is touched.
+// Returns how many dimensions of a head are rotated, or a negative number after a failure. The
+// schema limits rotary_dim too, but bound calls change scalars without a check, and this one
+// decides which memory is touched.
 int64_t rotated_dims(Call call, Tensor query, Tensor cos, int64_t rotary_dim) noexcept {
   const auto refuse = [&](const char* format, auto... figures) {
     return -int64_t{call.fail(YARD_CALLER, format, static_cast<long long>(figures)...)};
@@ -199,7 +200,7 @@ int64_t rotated_dims(Call call, Tensor query, Tensor cos, int64_t rotary_dim) no
   return head_dim;
 }
 
-// Every position has a row in the tables; the error names the first that has none.
+// Checks that every position has a row in the tables. The error names the first that has none.
 int32_t check_positions(Call call, const Rotary& job, int64_t rows) noexcept {
   auto row = job.walk.from(0);
   for (int64_t token = 0; token < job.walk.rows(); ++token, row.next()) {
@@ -236,7 +237,7 @@ int32_t rotary_embedding(Call call, Tensor query, Tensor key, Tensor positions, 
   if (job.walk.rows() == 0) return YARD_OK;
   if (positions && cos)
     if (const int32_t code = check_positions(call, job, cos.size(0)); code != YARD_OK) return code;
-  // An empty table may have no data, and nothing is turned then.
+  // An empty table may have no data, and then no dimension is rotated.
   if (dims == 0) return YARD_OK;
 
   const int64_t bytes = (job.heads + job.key_heads + 4) * dims * 8;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rotary_embedding against the reference: both styles, tables of every dtype, positions or none, partial
-// rotation, strides, long heads, far positions, and the same refusals.
+// Tests rotary_embedding against the reference: both styles, tables of every dtype, with and
+// without positions, partial rotation, strides, long heads, far positions, and refusals.
 #include "testing_reference.h"
 
 namespace yard::simd {
@@ -15,7 +15,8 @@ using testing::TestTensor;
 
 constexpr const char* kOp = "rotary_embedding";
 
-// Runs both on copies of the same query and key and compares; `arguments` come after the key.
+// Runs both kernels on copies of the same query and key and compares the results. `arguments` come
+// after the key.
 template <class... A>
 void compare(uint32_t dtype, std::vector<int64_t> query, std::vector<int64_t> key,
              const Strides& strides, const A&... arguments) {
@@ -58,7 +59,7 @@ TEST(Rotary, AgreesWithTheReferenceFromTables) {
           fill(cos, Contents::kNormal, 3);
           fill(sin, Contents::kNormal, 4);
           positions(at, 2);
-          // Partial: the head is longer than what is turned.
+          // The rotation is partial, because the head is longer than the rotated dimensions.
           compare(dtype, {4, 2, 2 * half + 3}, {4, 1, 2 * half + 3}, {}, at, cos, sin, int64_t{0},
                   10000.0, style);
         }

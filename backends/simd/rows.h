@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walking the rows of several tensors that agree in their leading dimensions, from any row on, so that
-// threads can share them.
+// Walks the rows of several tensors that agree in their leading dimensions. A walk can begin at any
+// row, so that threads can share the rows.
 #pragma once
 
 #include <yard/plugin.hpp>
@@ -12,7 +12,7 @@
 
 namespace yard::simd {
 
-// Sixteen bits of storage; arithmetic is on f32 vectors only.
+// Sixteen bits of storage. Arithmetic uses f32 vectors only.
 struct F16 {
   uint16_t bits;
 };
@@ -20,19 +20,21 @@ struct BF16 {
   uint16_t bits;
 };
 
-// A piece of work that is worth another thread: some 20 microseconds on one core.
+// The work that justifies another thread: about 20 microseconds on one core.
 inline constexpr int64_t kPieceBytes = int64_t{1} << 18;
 
-// How many rows make such a piece.
+// Returns how many rows make such a piece.
 inline int64_t grain_of(int64_t bytes_per_row) noexcept {
   return std::max<int64_t>(1, kPieceBytes / std::max<int64_t>(1, bytes_per_row));
 }
 
-// Outputs of calls that move more bytes than this are written past the caches, which would not hold them until they are read:
-// a store into a line that no cache has reads it first. The size of the last cache; tests set it.
+// Calls that move more bytes than this write their outputs past the caches, which would evict them
+// before they are read. A store into an uncached line would read the line first. The value is the
+// size of the last cache; tests set it.
 int64_t& cached_bytes() noexcept;
 
-// Whether to write `out` so; `others` are the other large tensors of the call. Not in place: then the lines are in the cache.
+// Whether stores to `out` bypass the caches. `others` are the other large tensors of the call.
+// Calls in place do not bypass, because their lines are cached.
 inline bool streams(plugin::Tensor out, std::initializer_list<plugin::Tensor> others) noexcept {
   const auto bytes = [](plugin::Tensor t) { return t.numel() * (t.c()->dtype.bits / 8); };
   int64_t moved = bytes(out);
@@ -43,7 +45,7 @@ inline bool streams(plugin::Tensor out, std::initializer_list<plugin::Tensor> ot
   return moved > cached_bytes();
 }
 
-// The stride of a dimension in bytes, also where elements come in blocks.
+// Returns the stride of a dimension in bytes, also for block-quantised types.
 inline int64_t stride_bytes(plugin::Tensor t, int axis) noexcept {
   const yard_dtype_t d = t.c()->dtype;
   return t.stride(axis) / yard_unit_elements(d) * yard_unit_bytes(d);
@@ -52,8 +54,8 @@ inline int64_t stride_bytes(plugin::Tensor t, int axis) noexcept {
 template <size_t N>
 class RowWalk {
  public:
-  // Rows are the last `inner` dimensions of the first tensor; the others have the same dimensions
-  // before them. An absent tensor stays at null.
+  // A row is the last `inner` dimensions of the first tensor. All tensors have equal dimensions
+  // before these. An absent tensor stays null.
   RowWalk(const std::array<plugin::Tensor, N>& tensors, int inner) noexcept {
     const plugin::Tensor& first = tensors[0];
     for (size_t k = 0; k < N; ++k)
@@ -71,7 +73,6 @@ class RowWalk {
 
   int64_t rows() const noexcept { return rows_; }
 
-  // One row of each tensor.
   class Cursor {
    public:
     template <class T>
@@ -96,7 +97,7 @@ class RowWalk {
     int64_t index_[YARD_MAX_RANK] = {};
   };
 
-  // At row number `row` in row-major order; the walk must outlive it.
+  // Returns a cursor at row `row` in row-major order. The walk must outlive the cursor.
   Cursor from(int64_t row) const noexcept {
     Cursor c;
     c.walk_ = this;
@@ -111,8 +112,8 @@ class RowWalk {
   }
 
  private:
-  // Adds a dimension inside those there are, or melts it into the last one when all tensors step
-  // through both evenly: a compact tensor has one dimension of rows, whatever its rank.
+  // Adds an innermost dimension, or merges it into the last one if all tensors step evenly through
+  // both. A compact tensor thus has one dimension of rows, whatever its rank.
   void push(int64_t size, const std::array<int64_t, N>& strides) noexcept {
     bool even = rank_ > 0;
     for (size_t k = 0; k < N && even; ++k) even = strides_[rank_ - 1][k] == strides[k] * size;

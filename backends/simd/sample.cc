@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// sample: which index a row gives is defined by sums in double in the order of indices, and this kernel adds the same numbers in
-// the same order as the reference. It is faster because vectors find the largest elements, exponentials are computed once, and
-// elements that cannot be chosen are dropped first.
+// The result of `sample` is defined by sums in double in the order of indices, and this kernel adds
+// the same numbers in the same order as the reference. It is faster because vectors find the
+// largest elements, exponentials are computed once, and elements that cannot be chosen are dropped
+// first.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "sample.cc"
 #include <hwy/foreach_target.h>  // before highway.h
@@ -25,7 +26,8 @@ HWY_BEFORE_NAMESPACE();
 namespace yard::simd {
 namespace HWY_NAMESPACE {
 
-// The first element from `i` on that is larger than `bound`; `width` if none is. The row has no NaN.
+// Returns the first index from `i` on whose element is larger than `bound`, or `width` if there is
+// none. The row must not contain NaN.
 template <class T>
 HWY_INLINE size_t next_above(const T* x, size_t i, size_t width, float bound) {
   const DF d;
@@ -71,11 +73,11 @@ HWY_EXPORT(next_above_as);
 // An element that may be chosen.
 struct Item {
   double weight;
-  uint32_t key;  // grows with the value; of both zeros the same
+  uint32_t key;  // grows with the value; equal for both zeros
   uint32_t index;
 };
 
-// Rows whose workspace is there at once.
+// The workspace has room for this many rows at once.
 constexpr int64_t kRowsTogether = 8;
 
 uint32_t key_of(float v) {
@@ -86,7 +88,7 @@ float value_of(uint32_t key) {
   return std::bit_cast<float>((key >> 31) != 0 ? key & ~(1u << 31) : ~key);
 }
 
-// Output number `row` of SplitMix64 from `seed`, in [0, 1).
+// Returns output `row` of the SplitMix64 generator that starts at `seed`, as a number in [0, 1).
 double random_unit(int64_t seed, int64_t row) {
   uint64_t z = static_cast<uint64_t>(seed) + (static_cast<uint64_t>(row) + 1) * 0x9e3779b97f4a7c15u;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -132,9 +134,9 @@ struct Items {
   }
 };
 
-// The first `k` elements in the order of values.
+// Returns the first `k` elements in the order of values.
 Items first_elements(const SampledRow& row, int64_t k, Item* room) {
-  // The last of those that were found is at the front of a heap.
+  // The last of the elements found so far is at the front of the heap.
   const auto precedes = [](const Item& a, const Item& b) {
     return a.key != b.key ? a.key > b.key : a.index < b.index;
   };
@@ -153,10 +155,10 @@ Items first_elements(const SampledRow& row, int64_t k, Item* room) {
   return {room, k};
 }
 
-// The fewest of the first elements whose weights sum up to `needed`. More of them never have a smaller sum, so that it does
-// not matter which bounds are tried.
+// Keeps the fewest of the first elements whose weights sum up to `needed`. Adding an element never
+// makes the rounded sum smaller, so any order of search finds the same bound.
 void keep_fewest(Items& items, double needed) {
-  uint32_t low = 0, high = ~0u;  // the sum from low on is enough, or low is 0
+  uint32_t low = 0, high = ~0u;  // the sum from `low` on is enough, or low is 0
   while (high - low > 1) {
     const uint32_t middle = low + (high - low) / 2;
     if (items.sum(middle) >= needed) {
@@ -177,7 +179,8 @@ void keep_fewest(Items& items, double needed) {
 
 double needed_of(double top_p, double total) { return std::fmax(top_p * total, 0x1p-1074); }
 
-// The same of a whole row. Most have few elements that matter, which are put aside while all are added.
+// Does this for a whole row. Usually only a few elements matter, and they are collected while all
+// weights are added.
 Items fewest_of_row(const SampledRow& row, double top_p, Item* room) {
   constexpr double kSmall = -14;  // a weight of 8e-7
   constexpr double kLeast = -std::numeric_limits<float>::max();
@@ -216,7 +219,8 @@ int64_t draw(const SampledRow& row, const Items& items, double random) {
   return chosen;
 }
 
-// From all elements. Sums are noted from time to time, so that exponentials are computed again only around the result.
+// Draws from all elements. Some partial sums are kept, so that exponentials are computed again only
+// near the result.
 int64_t draw(const SampledRow& row, double random, double* sums) {
   constexpr int64_t kPart = 128;
   const auto end_of = [&](int64_t part) { return std::min(row.width, (part + 1) * kPart); };
@@ -233,7 +237,8 @@ int64_t draw(const SampledRow& row, double random, double* sums) {
     for (int64_t i = part * kPart; i < end_of(part); ++i)
       if ((reached += row.weight(row.at(i))) > target) return i;
   }
-  // Rounding made the target as large as the sum: the last that has a weight.
+  // Rounding can make the target as large as the sum. Then choose the last element that has a
+  // weight.
   int64_t last = row.width - 1;
   while (row.weight(row.at(last)) == 0) --last;
   return last;
@@ -271,7 +276,7 @@ int32_t sample(Call call, Tensor out, Tensor x, double temperature, int64_t top_
   if (!(temperature >= 0) || std::isinf(temperature))
     return call.fail(YARD_CALLER, "sample: invalid temperature: expected 0 or more, got %g",
                      temperature);
-  if (top_k < 0)  // a bound call changes scalars without a check
+  if (top_k < 0)  // bound calls change scalars without a check
     return call.fail(YARD_CALLER, "sample: invalid top_k: expected 0 or more, got %lld",
                      static_cast<long long>(top_k));
   if (std::isnan(top_p)) return call.fail(YARD_CALLER, "sample: invalid top_p: got NaN");

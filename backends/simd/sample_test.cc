@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sample` against the reference: the same index for every row, whatever the options, values and the way rows are shared out.
+// Tests `sample` against the reference: the same index for every row, whatever the options, the
+// values and the division of rows among threads.
 #include "testing_reference.h"
 
 namespace yard::simd {
@@ -48,7 +49,8 @@ TEST(Sample, ChoosesAsTheReferenceAtAnyWidth) {
     }
 }
 
-// Of equal elements the lower index comes first: few different values, and zeros of both signs.
+// The lower index comes first among equal elements. Rows have few different values, and zeros of
+// both signs.
 TEST(Sample, ChoosesAsTheReferenceAmongEqualElements) {
   for (const uint32_t dtype : kFloats)
     for (const int levels : {1, 2, 5}) {
@@ -75,7 +77,8 @@ TEST(Sample, ChoosesAsTheReferenceOnSpecialValues) {
   compare_options(none, 2, 3);
 }
 
-// Logits of a vocabulary: a few stand out, in any place; with flat ones nearly all elements are kept.
+// Uses logits of a vocabulary: a few stand out, in any place. With flat logits nearly all elements
+// are kept.
 TEST(Sample, ChoosesAsTheReferenceInAVocabulary) {
   constexpr int64_t kVocabulary = 20011;
   for (const uint32_t dtype : kFloats)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Single elements as f32 and back, for what is done once per row or per result. Narrowing rounds to nearest, ties to
-// even; what is too large becomes infinity; a NaN stays one.
+// Reads and writes single elements as f32, for work per row or per result. Narrowing rounds to
+// nearest, ties to even. Values that are too large become infinity, and a NaN stays a NaN.
 #pragma once
 
 #include <bit>
@@ -24,7 +24,7 @@ inline float widen(float v) noexcept { return v; }
 inline float widen(BF16 v) noexcept { return std::bit_cast<float>(uint32_t{v.bits} << 16); }
 inline float widen(F16 v) noexcept {
   const uint32_t sign = (v.bits & 0x8000u) << 16, magnitude = (v.bits & 0x7fffu) << 13;
-  // The exponent is off by 112; a multiplication sets it right and is exact for subnormals too.
+  // The exponent is off by 112. A multiplication corrects it and is exact for subnormals too.
   const uint32_t wide = magnitude < 0x0f800000u
                             ? std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f)
                             : magnitude | 0x7f800000u;
@@ -47,7 +47,7 @@ inline T narrow(float v) noexcept {
       half = 0x7e00u;
     } else if (magnitude >= 0x47800000u) {  // 65536
       half = 0x7c00u;
-    } else if (magnitude < 0x38800000u) {  // below 2^-14: adding a half drops the bits without room
+    } else if (magnitude < 0x38800000u) {  // below 2^-14: adding a half drops the excess bits
       half = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
     } else {
       half = (magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1)) >> 13;
@@ -56,7 +56,7 @@ inline T narrow(float v) noexcept {
   }
 }
 
-// An element of a dtype that is known at run time only.
+// Reads an element of a dtype that is known only at run time.
 inline float read_as_float(const char* p, uint32_t dtype) noexcept {
   switch (dtype) {
     case YARD_F16: return widen(read<F16>(p));

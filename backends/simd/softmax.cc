@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // softmax over the last dimension.
 //
-// The largest element, then the exponentials and their sum, then the quotients. In f32 the exponentials
-// wait in the output; sixteen bits are too few for that, so there they are computed twice.
+// Computes the largest element, then the exponentials and their sum, then the quotients. In f32 the
+// output holds the exponentials meanwhile. Sixteen bits are not enough for them, so long 16-bit
+// rows compute them twice.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "softmax.cc"
 #include <hwy/foreach_target.h>  // before highway.h
@@ -22,7 +23,7 @@ HWY_BEFORE_NAMESPACE();
 namespace yard::simd {
 namespace HWY_NAMESPACE {
 
-// What fills up the last vector of a row: larger than nothing, and nothing to the sum.
+// Fills the last vector of a row, and changes neither the maximum nor the sum.
 template <class T>
 HWY_INLINE T minus_infinity() {
   if constexpr (std::is_same_v<T, float>) return -std::numeric_limits<float>::infinity();
@@ -34,7 +35,7 @@ struct SoftmaxRows {
   // A multiple of every pair of vectors.
   static constexpr size_t kBlock = 4096;
 
-  // A NaN may win or lose here; the sum sees it either way.
+  // A NaN may win or lose here, because the sum becomes NaN in both cases.
   template <class T>
   static HWY_INLINE float largest(const T* x, size_t width) {
     const DF d;
@@ -59,8 +60,7 @@ struct SoftmaxRows {
     return hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(m0, m1), hn::Max(m2, m3))));
   }
 
-  // Rows of 16-bit elements with at most this many elements keep their exponentials in f32, instead of computing them
-  // again for the division.
+  // 16-bit rows with at most this many elements keep their exponentials in f32 for the division.
   static constexpr size_t kMostKept = 4096;
 
   // Stores the exponentials in `out` if it holds f32, otherwise in `kept` unless that is null.
@@ -126,8 +126,8 @@ struct SoftmaxRows {
     for (int64_t r = begin; r < end; ++r, row.next()) {
       T* const out = row.template at<T>(0);
       const T* const x = row.template at<T>(1);
-      // A row with a NaN or +inf, or with nothing but -inf, makes one of the differences NaN, and
-      // through the sum the whole row.
+      // If a row has a NaN or +inf, or only -inf, one of the differences is NaN, and the sum makes
+      // the whole row NaN.
       const VF top = hn::Set(d, largest(x, width));
       const double sum = exponentials(x, out, kept, width, top);
       const VF scale = hn::Set(d, static_cast<float>(1.0 / sum));
@@ -156,7 +156,7 @@ HWY_EXPORT(softmax_rows);
 int32_t softmax(Call call, Tensor out, Tensor x) {
   if (out.numel() == 0) return YARD_OK;
   const Softmax job{{{out, x}, 1}, out.size(-1), x.dtype()};
-  const int64_t bytes = job.width * 12;  // it computes more than it moves
+  const int64_t bytes = job.width * 12;  // the op computes more than it moves
   call.parallel_for(job.walk.rows(), grain_of(bytes), [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(softmax_rows)(job, begin, end);
   });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// embedding, dequantize, quantize_int8, add, mul, argmax and topk_softmax against the definition: every dtype, odd widths, strides, special values.
+// Tests embedding, dequantize, quantize_int8, add, mul, argmax and topk_softmax against their
+// definitions: every dtype, odd widths, strides, special values.
 #include "testing_blocks.h"
 
 namespace yard::simd {
@@ -138,7 +139,7 @@ TEST(Elementwise, WorksInPlace) {
   }
 }
 
-// The lowest index of the largest; a NaN is larger than all.
+// Returns the lowest index of the largest element. A NaN is larger than all numbers.
 int64_t expected_argmax(const std::vector<double>& v) {
   size_t best = 0;
   for (size_t i = 0; i < v.size(); ++i) {
@@ -176,7 +177,6 @@ TEST(Argmax, TakesRowsOfMinusInfinityAndNoRows) {
   EXPECT_EQ(argmax(Call(&call), Tensor(one.c()), Tensor(empty.c())), YARD_CALLER);
 }
 
-// Against the reference kernels.
 TEST(TopkSoftmax, AgreesWithTheReference) {
   for (const uint32_t dtype : kFloats)
     for (const int64_t experts : {1, 2, 7, 8, 33, 1024})

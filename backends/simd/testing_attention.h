@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of attention over sequences, and their results by sums in double.
+// Calls attention over sequences, and computes expected results by sums in double.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,8 @@ namespace yard::simd::testing {
 
 inline constexpr double kNothing = -HUGE_VAL;
 
-// The result of one query: key(j, d), value(j, d) and added(j) for the keys [first, last).
+// Returns the result of one query over the keys [first, last), given key(j, d), value(j, d) and
+// added(j).
 using Element = std::function<double(int64_t, int64_t)>;
 inline std::vector<double> attend(const std::vector<double>& query, int64_t first, int64_t last,
                                   const Element& key, const Element& value,
@@ -37,7 +38,7 @@ inline std::vector<double> attend(const std::vector<double>& query, int64_t firs
 }
 
 inline void expect_close(uint32_t dtype, double found, double expected) {
-  if (found == expected) return;  // infinite, too
+  if (found == expected) return;  // also infinities
   if (std::isnan(expected)) {
     EXPECT_TRUE(std::isnan(found)) << found;
     return;
@@ -52,7 +53,8 @@ struct Sizes {
 
 enum class Kind { kFull, kCausal, kWindow, kCross };
 
-// A call of attention over sequences. Padded: rows have gaps, and heads come before positions in memory.
+// A call of attention over sequences. If padded, rows have gaps, and heads come before positions in
+// memory.
 struct Sequences {
   Sequences(uint32_t type, Sizes sizes, bool padded = false)
       : s(sizes),

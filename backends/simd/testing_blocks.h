@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors of weights of few bits for tests, and what they mean: written from the definition of each format, one element at a
-// time, with nothing shared with the kernels.
+// Makes tensors of weights with few bits for tests, and decodes them. The decoder follows the
+// definition of each format, one element at a time, and shares nothing with the kernels.
 #pragma once
 
 #include <cstring>
@@ -19,7 +19,7 @@ inline double f16_at(const uint8_t* p) {
   return reference::to_double(reference::F16{static_cast<uint16_t>(p[0] | p[1] << 8)});
 }
 
-// Element i of a block.
+// Returns element i of a block.
 inline double element(Format format, const uint8_t* b, int i) {
   const auto nibble = [&](const uint8_t* q) { return i < 16 ? q[i] & 15 : q[i - 16] >> 4; };
   switch (format) {
@@ -47,7 +47,8 @@ inline double element(Format format, const uint8_t* b, int i) {
   return 0;
 }
 
-// [n, k] with random contents, rows `gap` blocks apart, at an odd address. The memory ends with the last row.
+// A tensor [n, k] with random contents at an odd address. `gap` blocks lie between rows. The memory
+// ends with the last row.
 class BlockTensor {
  public:
   BlockTensor(Format format, int64_t n, int64_t k, uint32_t seed, int64_t gap = 0)
@@ -91,7 +92,7 @@ class BlockTensor {
     }
     return {};
   }
-  // Numbers of f16 between 1/8 and 1/4, of both signs where the format has such.
+  // Sets scales to f16 numbers between 1/8 and 1/4, of both signs if the format has signs.
   void set_scales(uint8_t* b, std::mt19937& random) const {
     const auto put = [&](int64_t at, bool negative) {
       b[at] = static_cast<uint8_t>(random());

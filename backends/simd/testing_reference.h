@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel of this backend beside the reference kernel of the same op, whose tensors the tests use.
+// Compares a kernel of this backend with the reference kernel of its op. Uses the tensors of that
+// backend's tests.
 #pragma once
 
 #include <testing.h>  // of backend `reference`
@@ -22,7 +23,7 @@ inline const yard_kernel_t* kernel_of(std::string_view op) {
   return nullptr;
 }
 
-// A host that cuts every loop into pieces of one, last piece first.
+// Returns a host that cuts every loop into pieces of one, and runs the last piece first.
 inline const yard_host_t* splitting_host() {
   static const yard_host_t host = [] {
     yard_host_t h{};
@@ -57,7 +58,7 @@ Outcome run(std::string_view op, const A&... a) {
   return run_on(nullptr, op, a...);
 }
 
-// Whatever its inputs are.
+// Returns the tolerance that holds for inputs of any dtype.
 inline yard_tolerance_t tolerance_of(std::string_view op, uint32_t dtype) {
   const yard_plugin_t* p = reference::descriptor();
   for (uint32_t i = 0; i < p->op_count; ++i) {
@@ -71,7 +72,8 @@ inline yard_tolerance_t tolerance_of(std::string_view op, uint32_t dtype) {
   return {};
 }
 
-// Within the op's tolerance; NaN where the reference has NaN, infinite where it is.
+// Expects results within the op's tolerance. NaN and infinities must be where the reference has
+// them.
 inline void expect_near(std::string_view op, const TestTensor& found, const TestTensor& expected) {
   const yard_tolerance_t t = tolerance_of(op, found.dtype());
   int shown = 0;
@@ -86,7 +88,6 @@ inline void expect_near(std::string_view op, const TestTensor& found, const Test
   EXPECT_TRUE(found.gaps_intact());
 }
 
-// What tensors are filled with.
 enum class Contents { kNormal, kNan, kInfinity, kDenormal, kLarge, kShifted, kZero };
 inline constexpr Contents kContents[] = {Contents::kNormal,   Contents::kNan,   Contents::kInfinity,
                                          Contents::kDenormal, Contents::kLarge, Contents::kShifted,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// topk_softmax: which experts a row goes to, and with what weights.
+// topk_softmax chooses the experts of a row, and their weights.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "topk.cc"
 #include <hwy/foreach_target.h>  // before highway.h
@@ -23,8 +23,8 @@ namespace HWY_NAMESPACE {
 
 struct TopkRows {
   struct Buffers {
-    HWY_ALIGN float values[kMostExperts + hn::MaxLanes(DF())];  // then exponentials
-    uint32_t order[kMostExperts];  // grows with the value, of NaN the largest; 0: taken
+    HWY_ALIGN float values[kMostExperts + hn::MaxLanes(DF())];  // later exponentials
+    uint32_t order[kMostExperts];  // grows with the value, NaN last; 0 if taken
   };
 
   static HWY_INLINE uint32_t order_of(float v) {
@@ -33,7 +33,7 @@ struct TopkRows {
     return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
   }
 
-  // The first of the largest, which is taken.
+  // Takes the first of the largest elements.
   static HWY_INLINE size_t take_largest(uint32_t* order, size_t count) {
     uint32_t most = 0;
     for (size_t i = 0; i < count; ++i) most = std::max(most, order[i]);
