@@ -22,7 +22,7 @@ Status wrong(const KernelParam& k, std::string_view what) {
 
 // ---- Layouts ----
 
-// The letters that stand for a dimension in layouts such as BSHD, by the last word of its name.
+// The letters for a dimension in layouts such as BSHD, by the last word of its name.
 constexpr std::pair<std::string_view, std::string_view> kLetters[] = {
     {"batch", "B"}, {"dim", "D"},     {"d", "D"},         {"size", "D"},   {"heads", "H"},
     {"seq", "NS"},  {"tokens", "NS"}, {"capacity", "NS"}, {"block", "NS"}, {"len", "NS"}};
@@ -108,14 +108,14 @@ Status read_pad(KernelParam& k, const Param& p, int64_t pad, size_t arg) {
         k, fmt::format("padding needs a dimension of its own, and {} has none", type_text(p)));
   k.pad = pad;
   Field inner = Field::of(Field::Kind::kDim, arg);
-  // Of the axis that is last for the kernel, counted from the end.
+  // The padded axis is the last one for the kernel, counted from the end.
   const AxisOrder& o = k.order;
   inner.sources[0].axis = o.count == 0 ? 1 : static_cast<uint8_t>(o.count - o.axes[o.count - 1]);
   k.requirements.push_back({kPad, {inner, IntegerTest::multiple_of(pad)}});
   return {};
 }
 
-// The dtypes that a parameter of the op may have.
+// Returns the dtypes that a parameter of the op may have.
 uint64_t dtypes_of(const Schema& s, const Param& p) {
   if (p.dtype != DType::invalid) return bit_of(p.dtype);
   if (const auto* dtypes = s.dtypes_of(p.variable)) return mask_of(*dtypes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Argument maps: how a kernel that has parameters of its own gets its arguments from those of the
-// op, and what must be done to an argument before the kernel can take it.
+// Maps the arguments of an op to a kernel that declares different parameters, and says how an
+// argument must be transformed before the kernel can take it.
 //
 // The requirements of a parameter are predicates over the call (predicate.h). An argument that
 // fulfils all of them is passed on. Any other needs a transform: a copy in another order, dtype or
@@ -24,7 +24,7 @@ namespace yard::op {
 
 class Program;
 
-// Bits; transforms_text() names them.
+// Bits. transforms_text() names them.
 enum Transform : uint32_t {
   kPermute = 1,     // another order of dimensions
   kContiguous = 2,  // no gaps
@@ -32,7 +32,7 @@ enum Transform : uint32_t {
   kAlign = 8,
   kPad = 16,
 };
-// Such as "permute, cast".
+// Returns text such as "permute, cast".
 std::string transforms_text(uint32_t bits);
 
 // A parameter as its descriptor states it.
@@ -63,11 +63,12 @@ struct KernelParam {
   };
   std::vector<Requirement> requirements;
 
-  // The transforms that a tensor with facts needs. 0 if it is passed on.
+  // Returns the transforms that a tensor with facts needs, or 0 if it is passed on.
   uint32_t transforms(const yard_tensor_t& t) const noexcept;
-  // The dtype in which the kernel gets a tensor. DType::invalid if it takes no such tensor.
+  // Returns the dtype in which the kernel gets a tensor, or DType::invalid if the kernel does not
+  // take it.
   DType dtype_for(DType dtype) const noexcept;
-  // The dtypes that it takes, as they are or converted.
+  // Returns the dtypes that the kernel takes, as they are or converted.
   uint64_t accepted() const noexcept;
 };
 
@@ -83,8 +84,8 @@ struct ArgumentMap {
                                      std::span<const std::string> fixed);
 };
 
-// The estimated time of one transform, from the bytes read and written. Not measured, so that the
-// order of kernels is the same in every run.
+// Returns the estimated time of one transform from the bytes read and written. The rate is not
+// measured, so that the order of kernels is the same in every run.
 inline double transform_ns(double bytes) noexcept { return 100 + bytes * 0.125; }
 
 }  // namespace yard::op

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters of a kernel's own: how they are resolved, what is refused, and which arguments need a transform.
+// Tests parameters that differ from the op's: how they are resolved, which are refused, and which
+// arguments need a transform.
 #include "op/argument_map.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +32,7 @@ ParamText constant(std::string name, yard_value_t value, std::string text = "") 
   return p;
 }
 
-// All parameters of the op, of which the test changes some.
+// Returns all parameters of the op. Tests change some of them.
 std::vector<ParamText> all() {
   return {param("out"), param("query"),  param("key"),  param("mask"),
           param("ids"), param("causal"), param("scale")};
@@ -45,7 +46,7 @@ std::string why(const std::vector<ParamText>& params) {
   const auto map = resolve(params);
   return map.ok() ? "ok" : map.status().to_string();
 }
-// The error for one parameter that is not as the op has it.
+// Returns the error for one parameter that differs from the op's.
 std::string why(const ParamText& p, size_t place = 1) {
   auto params = all();
   params[place] = p;
@@ -97,7 +98,8 @@ TEST(ArgumentMap, LayoutsAreNamesLettersOrMajor) {
   EXPECT_THAT(order_of("BSHD"), ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(order_of("BHSD", 2), ElementsAre(0, 2, 1, 3));  // kv_seq and kv_heads
   EXPECT_THAT(order_of("NHD"), ElementsAre(0, 1, 2, 3));
-  EXPECT_THAT(order_of("HND"), ElementsAre(0, 2, 1, 3));  // the batch stays in front
+  // The batch stays in front.
+  EXPECT_THAT(order_of("HND"), ElementsAre(0, 2, 1, 3));
   EXPECT_THAT(order_of("dim heads"), ElementsAre(0, 1, 3, 2));
   EXPECT_THAT(order_of("row-major"), ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(order_of("column-major"), ElementsAre(0, 1, 3, 2));
@@ -170,7 +172,7 @@ TEST(Dtypes, AreConvertedToTheNarrowestThatHasAllValues) {
 
 class Transforms : public ::testing::Test {
  protected:
-  // Of `query` [2, 3, 4, 5] with these strides.
+  // `query` is [2, 3, 4, 5] with these strides.
   uint32_t needed(const ParamText& p, std::vector<int64_t> strides, DType t = DType::f32,
                   int64_t dim = 5, size_t offset = 0) {
     auto params = all();
@@ -217,7 +219,7 @@ TEST_F(Transforms, OfDtypeAlignmentAndPadding) {
   EXPECT_EQ(needed(p, {}, DType::f32, 8, 8), kAlign);
   EXPECT_EQ(needed(p, {}, DType::f32, 6), kPad);
   EXPECT_EQ(needed(p, {}, DType::f16, 6, 2), kCast | kAlign | kPad);
-  p.layout = "dim heads";  // heads, of which there are four, are last then
+  p.layout = "dim heads";  // the four heads are then the last dimension
   p.dtypes = 0, p.align = 0;
   EXPECT_EQ(needed(p, {60, 20, 1, 4}), 0u);
   EXPECT_EQ(transforms_text(kPermute | kCast | kPad), "permute, cast, pad");

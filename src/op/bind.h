@@ -39,10 +39,11 @@ struct Arguments {
 Result<Arguments> bind(const Program& program, std::span<const Given> given,
                        Positional positional = Positional::kAll);
 
-// A scalar as an argument, which borrows a text.
+// Returns a scalar as an argument, which borrows its text.
 inline yard_value_t scalar(const Value& value) noexcept { return value.c(); }
 
-// The default of a scalar parameter, from which it borrows a string. NONE if there is no default.
+// Returns the default of a scalar parameter, or NONE if it has no default. Borrows a string from
+// the parameter.
 yard_value_t default_value(const Param& param) noexcept;
 
 }  // namespace yard::op

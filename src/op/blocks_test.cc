@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Block-quantised dtypes: which tensors of them can be read, and where their memory lies.
+// Tests block-quantised dtypes: which tensors can be read, and where their memory lies.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/plugin.h>
@@ -53,7 +53,7 @@ TEST(Blocks, AreReadOnlyWhole) {
 }
 
 TEST(Blocks, SpanTheirBytes) {
-  // Two rows of two blocks of 20 bytes, 3 blocks apart: 5 blocks.
+  // Two rows of two 20-byte blocks, with 3 blocks from row to row, span 5 blocks.
   const TensorView v = blocks(DType::q4_1, {2, 64}, {96, 1});
   EXPECT_EQ(facts_of(&v.c()) >> YARD_FACTS_SPAN_SHIFT, (100 + 63) / 64u);
   const TensorView bytes = ByteTensor::bytes_of(v.c());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The metadata of one call, without data pointers. Selection, explanation and verification use it
-// where there are no tensors, or where it must outlive them.
+// The metadata of one call, without data pointers. Selection, explanation and verification use a
+// Call if they have no tensors, or if the metadata must outlive the tensors.
 #pragma once
 
 #include <yard/plugin.h>
@@ -30,14 +30,14 @@ class Call {
   static Call capture(const Program& program, const yard_value_t* args, uint32_t flags = 0,
                       Labels labels = {});
 
-  // Tensors have facts and no data. An output that is an input is the same yard_tensor_t.
+  // Tensors have facts but no data. An output that is an input is the same yard_tensor_t.
   const yard_value_t* args() const noexcept { return body_->args; }
   uint32_t count() const noexcept { return body_->count; }
   uint32_t flags() const noexcept { return body_->flags; }
   Device device() const noexcept { return body_->device; }
   const Labels& labels() const noexcept { return body_->labels; }
 
-  // The canonical spec, from which from_spec() makes an equal call. See shortest_float().
+  // Returns the canonical spec, from which from_spec() makes an equal call. See shortest_float().
   CallSpec to_spec(const Program& program) const;
 
  private:
@@ -68,7 +68,7 @@ class CallKey {
  public:
   // Sets the key of a call without its labels. `args` must fit the program.
   void set(const Program& program, const yard_value_t* args, uint32_t flags);
-  // Add what else distinguishes calls.
+  // Adds other data that distinguishes calls.
   void add(uint64_t word) { words_.push_back(word); }
   void add(std::string_view text);
   void add(const Labels& labels);
@@ -82,7 +82,7 @@ class CallKey {
   std::vector<uint64_t> words_;
 };
 
-// Hashes the bytes of a CallKey, also for lookups in maps by std::string.
+// Hashes the bytes of a CallKey. Maps can also look up a std::string.
 struct CallKeyHash {
   using is_transparent = void;
   size_t operator()(std::string_view key) const noexcept {

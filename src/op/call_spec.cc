@@ -18,7 +18,7 @@
 namespace yard::op {
 namespace {
 
-// More than any op needs; bounds what untrusted text can allocate.
+// More than any op needs. Limits the memory that untrusted text can allocate.
 constexpr size_t kMaxArgs = 64;
 constexpr size_t kMaxList = 4096;
 
@@ -56,7 +56,7 @@ class CallSpecParser {
   bool tail(CallSpec& c) {
     if (in_.accept('@') && !(device(c.device) && flags(c.flags))) return false;
     if (in_.accept('{') && !labels(c.labels)) return false;
-    // A tensor keeps its device only if it differs from that of the call.
+    // A tensor keeps its device only if it differs from the call's device.
     for (SpecArg& a : c.args)
       for (TensorSpec& t : tensors_of(a.value))
         if (t.device == c.device) t.device.reset();

@@ -40,7 +40,7 @@ struct TensorSpec {
   std::vector<int64_t> shape;
   std::vector<int64_t> strides = {};  // in elements; empty if compact and row-major
   uint32_t align = YARD_MAX_ALIGN;
-  std::optional<Device> device = {};  // if it differs from that of the call
+  std::optional<Device> device = {};  // if it differs from the device of the call
   bool operator==(const TensorSpec&) const = default;
 };
 
@@ -97,7 +97,8 @@ inline constexpr std::pair<std::string_view, uint32_t> kCallFlags[] = {
 // Also accepts the line that a verbose runtime prints for a call.
 Result<CallSpec> parse_call_spec(std::string_view text);
 
-// The canonical text. The device of a tensor is written only if it differs from that of the call.
+// Returns the canonical text. It writes the device of a tensor only if it differs from the call's
+// device.
 std::string to_string(const CallSpec& spec);
 std::string to_string(const SpecValue& value);
 std::string to_string(const TensorSpec& tensor);
@@ -107,13 +108,13 @@ std::string to_string(const TensorSpec& tensor);
 double shortest_float(double value);
 
 TensorSpec spec_of(const yard_tensor_t& tensor);
-// Dtype and shape of any tensor, valid or not, such as "f32[8,4096]".
+// Returns dtype and shape of any tensor, valid or not, such as "f32[8,4096]".
 std::string brief(const yard_tensor_t& tensor);
-// Any argument, valid or not, such as "a tensor f32[8,4096]" or "the integer 3".
+// Returns any argument, valid or not, such as "a tensor f32[8,4096]" or "the integer 3".
 std::string brief(const yard_value_t& value);
 
-// The arguments of a call in the line of a verbose runtime, with spaces between them. Then come
-// device, flags and labels, unless they are just `@cpu`.
+// Returns the arguments of a call as in the line of a verbose runtime, with spaces between them.
+// Then come device, flags and labels, unless they are just `@cpu`.
 //   yard,exec,rms_norm,default.simd,f32[8,4096] f32[4096],hit,12.4us
 std::string verbose_arguments(const CallSpec& spec);
 

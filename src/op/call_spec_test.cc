@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every production of the CallSpec grammar, round trips, and the table of wrong texts.
+// Tests every production of the CallSpec grammar, round trips, and the table of wrong texts.
 #include "op/call_spec.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls from text, calls from arguments, and the way between the two.
+// Tests calls from text, calls from arguments, and conversions between the two.
 #include "op/call.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ std::string error_of_call(const Program& p, std::string_view text) {
   const Result<Call> c = made(p, text);
   return c.ok() ? "" : std::string(c.status().message());
 }
-// The canonical text of a call given by any text.
+// Returns the canonical text of a call.
 std::string again(const Program& p, std::string_view text) {
   const Result<Call> c = made(p, text);
   return c.ok() ? to_string(c->to_spec(p)) : c.status().to_string();
@@ -43,7 +43,7 @@ TEST(Call, FillsInDefaultsAndOutputs) {
   EXPECT_EQ(c.device(), Device{});
 }
 
-// Floats of callers arrive as doubles.
+// Callers pass f32 numbers as doubles.
 TEST(Call, AFloatHasTheShortestTextThatGivesTheSameFloat) {
   const Program p = compiled(kRmsNorm);
   Values v;

@@ -14,13 +14,14 @@
 namespace yard::op {
 namespace {
 
-// By Kind: the tag of a value, and its letter in a signature.
+// Indexed by Kind: the tag of a value, and its letter in a signature.
 constexpr std::pair<uint8_t, char> kTags[] = {
     {YARD_TAG_TENSOR, 't'}, {YARD_TAG_LIST, 'v'},   {YARD_TAG_INT, 'i'}, {YARD_TAG_FLOAT, 'f'},
     {YARD_TAG_BOOL, 'b'},   {YARD_TAG_STRING, 'v'}, {YARD_TAG_INT, 'i'}};
 static_assert(std::size(kTags) == static_cast<size_t>(Kind::kEnum) + 1);
 
-// How many tensors of a parameter use a name. The tensors of a list must agree with each other.
+// Returns how many tensors of a parameter use a name. A list counts twice, because its tensors must
+// agree with each other.
 size_t uses_in(const Param& p) { return p.kind == Kind::kTensorList ? 2 : 1; }
 
 bool same_dim(const Dim& a, const Dim& b) {
@@ -122,7 +123,7 @@ class Compiler {
            std::ranges::all_of(output.dims, free);
   }
 
-  // How a tensor relates to the output. Empty if a relation cannot express it.
+  // Returns how a tensor relates to the output, or nullopt if a relation cannot express it.
   std::optional<Program::Relation> relate(const Param& output, uint8_t i) const {
     const Param& p = param(i);
     const FixedFacts facts(p);
@@ -225,7 +226,7 @@ class Compiler {
     emit(s);
   }
 
-  // A step about dimension k of a parameter. A leading group ends before its axis.
+  // Returns a step about dimension k of a parameter. A leading group ends before its axis.
   Step dim_step(Op op, uint8_t i, size_t k) {
     const Dim& d = param(i).dims[k];
     const size_t after = param(i).dims.size() - k - (d.kind == Dim::Kind::kLeading ? 1 : 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computing the facts word of a tensor (plugin.h): what dispatch reads of it.
+// Computes the facts word of a tensor (plugin.h), which dispatch reads.
 #pragma once
 
 #include <yard/plugin.h>
@@ -10,17 +10,17 @@
 
 namespace yard::op {
 
-// The tensors of an argument: none, one or many.
+// Returns the tensors of an argument: none, one or many.
 inline std::span<const yard_tensor_t* const> tensors_of(const yard_value_t& v) noexcept {
   if (v.tag == YARD_TAG_TENSOR) return {&v.u.tensor, 1};
   if (v.tag == YARD_TAG_LIST) return {v.u.list, v.count};
   return {};
 }
 
-// The dtype of TensorView::too_short(), whose origin is the number of elements there.
+// The dtype of TensorView::too_short(). The origin of such a view is its number of elements.
 inline constexpr yard_dtype_t kTooShort = {0x7f, 0, 0};
 
-// Whether sizes and strides of a tensor are those of whole blocks.
+// Whether a tensor's sizes and strides consist of whole blocks.
 inline bool has_whole_units(const yard_tensor_t* t) noexcept {
   const int64_t unit = yard_unit_elements(t->dtype);
   const int inner = t->ndim - 1;
@@ -32,14 +32,15 @@ inline bool has_whole_units(const yard_tensor_t* t) noexcept {
   return t->strides[inner] == 1;
 }
 
-// What strides and sizes say. Unless a size is negative or something overflows: then false.
+// Facts that follow from strides and sizes. read() returns false if a size is negative or something
+// overflows.
 struct StrideFacts {
   bool compact = true, plain = true, empty = false;
-  int64_t extent = 1;  // elements from the first to the last, where it is plain
+  int64_t extent = 1;  // elements from the first to the last, if `plain`
 
   bool read(const yard_tensor_t* t) noexcept {
     if ((t->ndim == 2 || t->ndim == 1) &&
-        t->strides != nullptr) {  // most; nothing overflows where all are small
+        t->strides != nullptr) {  // most tensors; small numbers cannot overflow
       const int inner = t->ndim - 1;
       const int64_t rows = inner != 0 ? t->shape[0] : 1, by = inner != 0 ? t->strides[0] : 0;
       const int64_t row = t->shape[inner], in = t->strides[inner];
@@ -72,8 +73,9 @@ struct StrideFacts {
   }
 };
 
-// The facts word; 0 if host and kernels could not read the tensor (unknown dtype, rank above YARD_MAX_RANK, missing shape,
-// negative size, device out of range, size overflow, parts of blocks).
+// Returns the facts word, or 0 if host and kernels could not read the tensor (unknown dtype, rank
+// above YARD_MAX_RANK, missing shape, negative size, device out of range, size overflow, parts of
+// blocks).
 inline uint64_t facts_of(const yard_tensor_t* t) noexcept {
   const uint32_t dtype = yard_dtype_index(t->dtype);
   const auto type = static_cast<uint64_t>(t->device.type),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The facts word of plugin.h: every bit, on every kind of layout.
+// Tests every bit of the facts word of plugin.h, on every kind of layout.
 #include <gtest/gtest.h>
 #include <yard/plugin.h>
 #include <yard/tensor.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Over random schemas and calls: the compiled check and its explanation must agree with a plain reading of
-// the schema, a captured call must be equal to that of its text, and a schema to that of its text.
+// Tests random schemas and calls. The compiled check and its explanation must agree with a direct
+// reading of the schema. A captured call must equal the call of its text, and a schema must equal
+// the schema of its text.
 #include <gtest/gtest.h>
 #include <yard/abi.h>
 
@@ -192,7 +193,7 @@ Schema random_schema(Random& random) {
   return s;
 }
 
-// Arguments that mostly fit, each with a chance of a mistake.
+// Makes arguments that mostly fit. Each may have a mistake.
 class RandomCall {
  public:
   RandomCall(Random& random, const Schema& s) : random_(random), s_(s) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Output shapes from inputs, and from the shape function where inputs do not determine them.
+// Tests output shapes from inputs, and from the shape function if inputs do not determine them.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -18,7 +18,7 @@ std::string shape_of(const OutputSpec& o) {
   return out + "]";
 }
 
-// All outputs, or the error.
+// Returns all outputs, or the error.
 std::string inferred(std::string_view schema, const std::vector<yard_value_t>& args,
                      const yard_op_t* op = nullptr) {
   const Program p = Program::compile(schema).value();

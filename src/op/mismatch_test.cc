@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that do not fit, and their messages.
+// Tests the messages for calls that do not fit.
 #include <gtest/gtest.h>
 
 #include "op/program.h"
@@ -158,7 +158,7 @@ TEST(Mismatch, Clauses) {
   EXPECT_EQ(why("f(out!: T[n], x: T[n], s?: f32[n]) where s iff T in {i8}",
                 {v.tensor(DType::i8, {2}), v.tensor(DType::i8, {2}), none()}),
             "f: expected s iff T in {i8}, got T = i8 without 's'");
-  // Elements are not read.
+  // The check does not read elements.
   EXPECT_EQ(why("f(x: i32[n], y: T[m]) where x in [0, m)", {v.tensor(DType::i32, {2}), v.f32({0})}),
             "");
   const yard_value_t q = v.f32({4, 8, 64}), c = v.f32({9, 32}), s = v.f32({9, 32});

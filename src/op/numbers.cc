@@ -12,8 +12,8 @@
 namespace yard::op {
 namespace {
 
-// A binary float of at most 16 bits. Without `has_inf`, the top exponent holds numbers and only all
-// ones is NaN (f8e4m3).
+// A binary float of at most 16 bits. Without `has_inf`, the top exponent also holds numbers, and
+// only the pattern of all ones is NaN (f8e4m3).
 struct SmallFloat {
   int exponent_bits, mantissa_bits;
   bool has_inf;
@@ -45,7 +45,7 @@ uint32_t encode(const SmallFloat& f, double v) {
   const uint32_t beyond = f.has_inf ? f.infinity() : f.nan();
   if (std::isinf(v)) return sign | beyond;
   if (magnitude == 0) return sign;
-  // In units of the last place. Subnormals have the smallest exponent, too.
+  // `units` counts units of the last place. Subnormals have the smallest exponent, too.
   const int exponent = std::max(std::ilogb(magnitude), 1 - f.bias());
   const double units = std::nearbyint(std::ldexp(magnitude, f.mantissa_bits - exponent));
   // A carry out of the mantissa correctly increments the exponent.
@@ -54,7 +54,7 @@ uint32_t encode(const SmallFloat& f, double v) {
   return sign | (bits > f.largest() ? beyond : bits);
 }
 
-// Calls f with a number of the type that the elements of a dtype have, or with its SmallFloat.
+// Calls f with a number of the dtype's element type, or with its SmallFloat.
 template <class F>
 auto with_type(DType t, const F& f) noexcept {
   switch (t) {

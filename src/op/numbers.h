@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements in host memory as numbers, and which dtype can hold the values of another.
+// Reads elements in host memory as numbers, and says which dtype can hold the values of another.
 #pragma once
 
 #include <yard/plugin.h>
@@ -24,9 +24,9 @@ inline uint64_t mask_of(const std::vector<DType>& dtypes) noexcept {
   for (const DType t : dtypes) mask |= bit_of(t);
   return mask;
 }
-// The narrowest dtype of the mask that has all values of `dtype`. DType::invalid if there is none.
+// Returns the narrowest dtype of the mask that has all values of `dtype`, or DType::invalid.
 DType narrowest_for(DType dtype, uint64_t mask) noexcept;
-// The dtypes that have such a dtype in the mask.
+// Returns the dtypes for which narrowest_for() finds a dtype in the mask.
 uint64_t convertible_to(uint64_t mask) noexcept;
 
 }  // namespace yard::op

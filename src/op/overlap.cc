@@ -9,7 +9,7 @@
 namespace yard::op {
 namespace {
 
-constexpr int kBudget = 4000;              // nodes; beyond it, tensors are taken to overlap
+constexpr int kBudget = 4000;              // nodes; a longer search counts as an overlap
 constexpr Wide kFarthest = Wide{1} << 62;  // in bits; larger than any address space
 
 int64_t stride_of(const yard_tensor_t& t, int axis) noexcept {
@@ -87,7 +87,7 @@ class BoundedSum {
 
   static constexpr int kMost = 2 * YARD_MAX_RANK + 2;
   Term terms_[kMost];
-  // Of the terms from i on: the largest sum, the common divisor, and whether all multiples are
+  // For the terms from i on: the largest sum, the common divisor, and whether all multiples are
   // reached.
   Wide reach_[kMost + 1], unit_[kMost + 1];
   bool dense_[kMost + 1];

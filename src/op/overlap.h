@@ -10,16 +10,16 @@
 
 namespace yard::op {
 
-// Products of two 64-bit numbers. Unsigned multiplication, since not every run-time library has the
-// function that sanitizers call for signed overflow.
+// Holds products of two 64-bit numbers. Multiplication is unsigned, because some run-time libraries
+// lack the function that sanitizers call for signed overflow.
 __extension__ typedef __int128 Wide;
 __extension__ typedef unsigned __int128 UnsignedWide;
 inline Wide times(Wide a, Wide b) noexcept {
   return static_cast<Wide>(static_cast<UnsignedWide>(a) * static_cast<UnsignedWide>(b));
 }
 
-// A tensor whose elements have addresses: a block-quantised one as bytes, any other as it is. The
-// tensor must outlive it.
+// A tensor whose elements have addresses. Block-quantised tensors become tensors of bytes. The
+// original tensor must outlive it.
 class ByteTensor {
  public:
   explicit ByteTensor(const yard_tensor_t& t) noexcept : tensor_(&t) {
@@ -30,7 +30,7 @@ class ByteTensor {
   ByteTensor& operator=(const ByteTensor&) = delete;
   const yard_tensor_t& get() const noexcept { return *tensor_; }
 
-  // The blocks of a tensor as u8. The last dimension is that of their bytes.
+  // Returns the blocks of a tensor as u8. The last dimension counts the bytes of blocks.
   static TensorView bytes_of(const yard_tensor_t& blocks) noexcept;
 
  private:
@@ -45,7 +45,7 @@ enum class Overlap : uint8_t {
 };
 
 // Exact for all usual layouts; interleaved slices of one buffer do not overlap. Returns kPartial
-// for strides for which an exact answer would take too long. Tensors without data or elements
+// for strides that would take too long. Tensors without data or elements
 // overlap nothing. Both need facts. Does not allocate.
 Overlap overlap(const yard_tensor_t& a, const yard_tensor_t& b) noexcept;
 
@@ -53,13 +53,13 @@ Overlap overlap(const yard_tensor_t& a, const yard_tensor_t& b) noexcept;
 // long.
 bool overlaps_itself(const yard_tensor_t& t) noexcept;
 
-// The span of a tensor in units of 64 bytes. Sign extension makes an unknown span (and any above
-// 128 GiB) larger than every distance.
+// Returns the span of a tensor in units of 64 bytes. Sign extension makes an unknown span (and any
+// above 128 GiB) larger than every distance.
 inline uint64_t span_of(uint64_t facts) noexcept {
   return static_cast<uint64_t>(static_cast<int64_t>(facts) >> YARD_FACTS_SPAN_SHIFT);
 }
 
-// A quick test from the facts. False only if the byte ranges certainly do not meet.
+// A quick test from the facts. Returns false only if the byte ranges certainly do not meet.
 inline bool ranges_may_meet(const yard_tensor_t& a, const yard_tensor_t& b) noexcept {
   const uint64_t away = (reinterpret_cast<uintptr_t>(b.data) + b.byte_offset) -
                         (reinterpret_cast<uintptr_t>(a.data) + a.byte_offset);

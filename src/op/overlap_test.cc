@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The overlap tests against brute force on small tensors, and the layouts people use.
+// Tests overlap against brute force on small tensors, and on layouts that people use.
 #include "op/overlap.h"
 #include "op/facts.h"
 
@@ -89,7 +89,7 @@ TEST(SelfOverlap, UsualLayouts) {
   EXPECT_TRUE(overlaps_itself(with_facts(at(0, {4, 4}, {1, 1}))));
 }
 
-// Bytes of every element, in order of the index.
+// Returns the bytes of every element, in order of the index.
 std::vector<int64_t> addresses(const TensorView& t) {
   std::vector<int64_t> all = {static_cast<char*>(t.data()) - arena};
   for (int k = 0; k < t.rank(); ++k) {

@@ -64,11 +64,12 @@ int64_t half_octave_floor(int64_t v) noexcept {
 
 namespace {
 
-// A named dimension or leading group. One that is broadcast is not a source, since its size may be
-// 1.
+// Returns the field of a named dimension or leading group. A broadcast dimension is not a source,
+// because its size may be 1.
 Field named_field(const Schema& s, const Dim& named) {
   const bool leading = named.kind == Dim::Kind::kLeading;
-  // Lower is better: required before optional, inputs before outputs, no factor before a factor.
+  // Lower ranks are better: required before optional, inputs before outputs, no factor before a
+  // factor.
   const auto rank_of = [](const Param& p, const Dim& d) {
     return (p.is_required() ? 0 : 4) + (p.is_output() ? 2 : 0) + (d.number == 1 ? 0 : 1);
   };
@@ -91,7 +92,7 @@ Field named_field(const Schema& s, const Dim& named) {
     const bool again = std::ranges::find(f.sources, end, source.arg, &Field::Source::arg) != end;
     if (again || f.count == kMaxSources) continue;
     f.sources[f.count++] = source;
-    if (rank < 4) break;  // it is always given
+    if (rank < 4) break;  // the source is always given
   }
   return f;
 }

@@ -19,13 +19,13 @@ namespace yard::op {
 // The result of read() if no argument of the call has the field.
 inline constexpr int64_t kAbsent = INT64_MIN;
 
-// An order of the last dimensions of a tensor, outermost first. Those before them stay in front.
+// An order of the last dimensions of a tensor, outermost first. Earlier dimensions stay in front.
 struct AxisOrder {
-  static constexpr uint8_t kMost = 5;  // as many as Field::Source has room for
+  static constexpr uint8_t kMost = 5;  // limited by the room in Field::Source
   uint8_t count = 0;                   // 0 for the order of the schema
   uint8_t axes[kMost] = {};            // counted from the first of the last `count` dimensions
 
-  // Converts it to a number that Field::Source::factor can hold, and back.
+  // Converts the order to a number that Field::Source::factor can hold, and back.
   uint16_t packed() const noexcept {
     uint16_t to = 0;
     for (uint8_t i = 0; i < count; ++i) to = static_cast<uint16_t>(to | axes[i] << (3 * i));
@@ -37,7 +37,7 @@ struct AxisOrder {
     for (uint8_t i = 0; i < count; ++i) to.axes[i] = static_cast<uint8_t>((packed >> (3 * i)) & 7);
     return to;
   }
-  // The axis of a tensor of this rank that is at this place in the order.
+  // Returns the axis of a tensor of this rank that is at `place` in the order.
   int32_t axis(int32_t rank, int32_t place) const noexcept {
     const int32_t front = rank - count;
     return place < front ? place : front + axes[place - front];
@@ -46,7 +46,7 @@ struct AxisOrder {
 };
 
 // The place of a field in the arguments; see Program::field(). A field of optional arguments has
-// several sources, of which the first that is given counts.
+// several sources, and the first one that is given counts.
 struct Field {
   enum class Kind : uint8_t {
     kDim,      // one dimension, divided by its factor
@@ -68,10 +68,10 @@ struct Field {
   };
   struct Source {
     uint8_t arg = 0;
-    // Of kDim, counted from the end: 1 is the last. Of kProduct, the number of dimensions after it.
-    // Of kCompactAs and kRowsAs, the number of dimensions that are ordered.
+    // For kDim, counts from the end: 1 is the last dimension. For kProduct, the number of
+    // dimensions after the product. For kCompactAs and kRowsAs, the number of ordered dimensions.
     uint8_t axis = 0;
-    uint16_t factor = 1;  // of kDim; of kCompactAs and kRowsAs, the packed order
+    uint16_t factor = 1;  // of kDim; for kCompactAs and kRowsAs, the packed order
 
     AxisOrder order() const noexcept { return AxisOrder::unpack(axis, factor); }
 
@@ -81,7 +81,7 @@ struct Field {
   uint8_t count = 0;
   Source sources[kMaxSources];
 
-  // A field of one argument, without an axis.
+  // Returns a field of one argument that needs no axis.
   static Field of(Kind kind, size_t arg) noexcept {
     return {kind, 1, {{static_cast<uint8_t>(arg)}}};
   }
@@ -97,7 +97,7 @@ Fields make_fields(const Schema& schema);
 
 namespace detail {
 
-// Whether a tensor has no gaps in that order. If `rows`, gaps are allowed between rows, and each
+// Whether a tensor has no gaps in that order. If `rows`, gaps between rows are allowed, but each
 // dimension must step over all that the inner ones reach.
 bool is_dense_as(const AxisOrder& order, const yard_tensor_t& t, bool rows) noexcept;
 
@@ -127,8 +127,8 @@ inline int64_t read_tensor(Field::Kind kind, Field::Source s, const yard_tensor_
 
 }  // namespace detail
 
-// The value of a field in a call that fits its schema, or kAbsent. Does not allocate. A scalar may
-// equal kAbsent without being absent: find() and read_apart() tell these apart.
+// Returns the value of a field in a call that fits its schema, or kAbsent. Does not allocate. A
+// scalar may equal kAbsent without being absent; find() and read_apart() can tell the difference.
 inline int64_t read(const Field& f, const yard_value_t* args) noexcept {
   for (uint32_t i = 0; i < f.count; ++i) {
     const yard_value_t& v = args[f.sources[i].arg];
@@ -177,7 +177,7 @@ struct IntegerTest {
     if (kind == Kind::kMultiple) return v % a == 0;
     return static_cast<uint64_t>(v) < 64 && ((static_cast<uint64_t>(a) >> v) & 1) != 0;
   }
-  // Appends the values at which the result changes. Not for kMultiple.
+  // Appends the values at which the result changes. Not defined for kMultiple.
   void add_cuts(std::vector<int64_t>& to) const;
 
   bool operator==(const IntegerTest&) const = default;
@@ -191,9 +191,9 @@ struct Predicate {
   bool operator==(const Predicate&) const = default;
 };
 
-// Returns whether the predicate holds for a call that fits its schema, and stores the value that
-// decides. For facts and ranks of a list it must hold for every tensor; the value is then that of
-// the first for which it does not. Does not allocate.
+// Returns whether the predicate holds for a call that fits its schema, and stores the deciding
+// value. Facts and ranks of a list must fulfil the predicate for every tensor, and the stored value
+// is from the first tensor that does not. Does not allocate.
 bool holds_for_list(const Predicate& p, const yard_value_t& list, int64_t& found) noexcept;
 inline bool holds(const Predicate& p, const yard_value_t* args, int64_t& found) noexcept {
   const yard_value_t& first = args[p.field.sources[0].arg];
@@ -206,12 +206,13 @@ inline bool holds(const Predicate& p, const yard_value_t* args) noexcept {
   return holds(p, args, found);
 }
 
-// The number, below 128, of the half octave that contains `v`. Cost hints see a field with this
-// precision. Negative values share a half octave, as do those from 2^62 on; kAbsent has its own.
+// Returns the number, below 128, of the half octave that contains `v`. Cost hints see a field with
+// this precision. All negative values share a half octave, and so do values from 2^62 on. kAbsent
+// has a separate one.
 inline constexpr uint32_t kNoHalfOctave = 127;
 uint32_t half_octave(int64_t v) noexcept;
-// The least value of the half octave that contains `v`; -1 for negative values, kAbsent for
-// kAbsent.
+// Returns the least value of the half octave that contains `v`, -1 for negative values, and kAbsent
+// for kAbsent.
 int64_t half_octave_floor(int64_t v) noexcept;
 
 }  // namespace yard::op

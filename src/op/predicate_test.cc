@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of integers with their cuts, predicates on tensors and lists, half octaves.
+// Tests integer tests and their cuts, predicates on tensors and lists, and half octaves.
 #include "op/predicate.h"
 
 #include <gmock/gmock.h>
@@ -14,7 +14,8 @@ namespace {
 
 using FieldKind = Field::Kind;
 
-// Two values with as many cuts at or below them pass alike, and cuts stand only where that changes.
+// Two values with equally many cuts at or below them give equal results. Cuts exist only where
+// results change.
 TEST(IntegerTest, CutsSayWhereValuesPassAlike) {
   const IntegerTest tests[] = {IntegerTest::at_least(5),
                                IntegerTest::at_most(5),
@@ -58,11 +59,11 @@ TEST(Predicate, ReadsTensorsListsAndOptionalArguments) {
             std::pair(false, int64_t{YARD_F32}));
   EXPECT_FALSE(check(biased, {field(FieldKind::kCompact, 2), IntegerTest::at_least(1)}).first);
   EXPECT_TRUE(check(biased, {field(FieldKind::kPlain, 2), IntegerTest::at_least(1)}).first);
-  // Absent: as the predicate says.
+  // For an absent argument, the predicate decides.
   EXPECT_TRUE(check(plain, {field(FieldKind::kCompact, 2), IntegerTest::at_least(1)}).first);
   EXPECT_FALSE(
       check(plain, {field(FieldKind::kCompact, 2), IntegerTest::at_least(1), false}).first);
-  // Of a list every tensor counts.
+  // Every tensor of a list must pass.
   EXPECT_FALSE(check(plain, {field(FieldKind::kInnerDense, 3), IntegerTest::at_least(1)}).first);
   EXPECT_TRUE(check(biased, {field(FieldKind::kInnerDense, 3), IntegerTest::at_least(1)}).first);
   EXPECT_TRUE(check(plain, {*program.field("mode"), IntegerTest::equals(3)}).first);
@@ -70,7 +71,7 @@ TEST(Predicate, ReadsTensorsListsAndOptionalArguments) {
 }
 
 int64_t any_integer() {
-  // All magnitudes alike, the neighbours of powers of two, and the ends.
+  // Draws all magnitudes alike, the neighbours of powers of two, and the ends.
   const auto bits = *rc::gen::inRange(0, 64);
   const auto raw = *rc::gen::arbitrary<uint64_t>();
   const uint64_t v = bits == 0 ? 0 : raw >> (64 - bits);
@@ -92,7 +93,7 @@ TEST(HalfOctave, SameNumberExactlyForSameFloor) {
       RC_ASSERT(half_octave(a) < 128u);
       RC_ASSERT((half_octave(a) == kNoHalfOctave) == (a == kAbsent));
       if (a == kAbsent || b == kAbsent) continue;
-      // Monotone: no value is in an earlier one than a smaller one.
+      // Half octaves are monotone: a larger value is never in an earlier one.
       RC_ASSERT(a > b || half_octave(a) <= half_octave(b));
       RC_ASSERT(a > b || half_octave_floor(a) <= half_octave_floor(b));
       RC_ASSERT(a < 0 || half_octave_floor(a) <= a);

@@ -5,9 +5,9 @@
 //   Result<Program> p = Program::compile("silu_and_mul(out!: T[*rows, d], x: T[*rows, 2*d])");
 //   if (p->tags_fit(args, n) && p->fits(args) >= 0) ...  else  return p->explain_mismatch(args, n);
 //
-// The conditions are a list of steps (steps.h). For simple schemas, such as those of norms and
-// elementwise ops, a quick check first compares the output with the other tensors directly. A call
-// that it does not accept is left to the steps.
+// The conditions are a list of steps (steps.h). Simple schemas, such as norms and elementwise ops,
+// also have a quick check that compares the output with the other tensors directly. A call that the
+// quick check does not accept is left to the steps.
 //
 // A Program is immutable, and copies share the parts that are not hot. Any thread may use it.
 #pragma once
@@ -110,7 +110,7 @@ class Program {
     uint8_t dims = 0;    // number of trailing dimensions that equal the output's, or kAllDims
     uint8_t scale = 1;   // the last of them is `scale` times the output's
     uint32_t same = 0;   // facts bits that equal the output's
-    uint32_t fixed = 0;  // facts bits that equal those of `want`
+    uint32_t fixed = 0;  // facts bits that equal the bits of `want`
     uint32_t want = 0;
   };
   static constexpr uint8_t kAllDims = 255;
@@ -126,7 +126,7 @@ class Program {
   [[gnu::noinline]] int32_t fits_steps(const yard_value_t* args) const noexcept;
 
   uint8_t arg_count_ = 0;
-  // The output, then the other tensors. None if the schema is not simple.
+  // The output, then the other tensors. Empty if the schema is not simple.
   uint8_t relation_count_ = 0;
   uint8_t min_rank_ = 0;     // of the output
   uint64_t dtypes_ = ~0ull;  // of the output

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queries of a compiled schema, which calls fit, and fields.
+// Tests queries of a compiled schema, which calls fit, and fields.
 #include "op/program.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace yard::op {
 namespace {
 
-// fits(), which must agree with explain_mismatch().
+// Returns fits(), after checking that explain_mismatch() agrees.
 int32_t fit(const Program& p, const std::vector<yard_value_t>& args) {
   const auto n = static_cast<uint32_t>(args.size());
   const int32_t r = p.tags_fit(args.data(), n) ? p.fits(args.data()) : -1;

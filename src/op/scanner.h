@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens of the schema and CallSpec grammars, and errors that point at a column. Internal to
+// Reads the tokens of the schema and CallSpec grammars, and reports errors at a column. Internal to
 // src/op.
 #pragma once
 
@@ -24,9 +24,9 @@ class Scanner {
   // Skips blanks, and returns the offset of the next token.
   size_t at();
   bool at_end() { return at() == text_.size(); }
-  // The next character after blanks, '\0' at the end.
+  // Returns the next character after blanks, or '\0' at the end.
   char peek();
-  // The next character, which may be a blank.
+  // Returns the next character, which may be a blank.
   char raw() const { return pos_ < text_.size() ? text_[pos_] : '\0'; }
   void advance(size_t n) { pos_ += n; }
   // Returns to an offset that at() returned.
@@ -34,16 +34,16 @@ class Scanner {
 
   bool accept(char c) { return accept(std::string_view(&c, 1)); }
   bool accept(std::string_view punctuation);
-  // Fails with "expected ')' CONTEXT" if the next character is another.
+  // Fails with "expected ')' CONTEXT" if the next character is not `c`.
   bool expect(char c, std::string_view context);
 
-  // [A-Za-z_][A-Za-z0-9_]*. Empty, without an error, if there is none.
+  // Reads [A-Za-z_][A-Za-z0-9_]*. Returns an empty text, without an error, if there is none.
   std::string_view word();
   std::string_view peek_word();
   bool accept_word(std::string_view expected) { return peek_word() == expected && !word().empty(); }
-  // [a-z][a-z0-9_]*. `kind` is for the message, such as "a parameter name".
+  // Reads [a-z][a-z0-9_]*. `kind` is for the message, such as "a parameter name".
   bool name(std::string_view kind, std::string& to);
-  // An op's name, with dots.
+  // Reads an op's name, with dots.
   bool op_name(std::string& to);
 
   struct Number {
@@ -56,7 +56,7 @@ class Scanner {
   bool number(Number& to);
   bool integer(std::string_view kind, int64_t& to);
   bool quoted(std::string& to);
-  // A dtype name or a common spelling of it.
+  // Reads a dtype name or a common spelling of it.
   bool dtype(DType& to);
   // Calls item() to read each of one or several items with commas between them.
   template <class F>
@@ -80,7 +80,7 @@ class Scanner {
   Status take_status() { return std::move(status_); }
 
  private:
-  // The next token for messages: "')'", "'foo'", "the end".
+  // Returns the next token for messages, such as "')'", "'foo'" or "the end".
   std::string found();
   bool keep_error(size_t offset, const std::string& message);
 
@@ -90,7 +90,7 @@ class Scanner {
   Status status_;
 };
 
-// Names of all dtypes, for suggestions.
+// Returns the names of all dtypes, for suggestions.
 std::vector<std::string> dtype_names();
 
 }  // namespace yard::op

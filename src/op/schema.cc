@@ -15,7 +15,7 @@
 namespace yard::op {
 namespace {
 
-// "7", "name" or "2*name".
+// Returns "7", "name" or "2*name".
 std::string product_text(int64_t number, const std::string& name) {
   if (name.empty()) return std::to_string(number);
   return number == 1 ? name : std::to_string(number) + "*" + name;
@@ -58,7 +58,7 @@ class Checker {
     Position at;
     bool bound = false;           // by a required tensor or an int parameter
     size_t sources = 0;           // the number of parameters that may bind it
-    const Param* last = nullptr;  // the last of these
+    const Param* last = nullptr;  // the last such parameter
   };
 
   template <class... Args>
@@ -194,7 +194,7 @@ class Checker {
     return c.guard == Clause::Guard::kNone || optional({1, c.guard_param, c.guard_at});
   }
 
-  // A dimension, a product or an int parameter.
+  // Checks that a term is a dimension, a product or an int parameter.
   bool number(const Term& t) {
     const Param* const p = s_.find(t.name);
     if (t.name.empty() || names_.contains(t.name) || (p != nullptr && p->kind == Kind::kInt))

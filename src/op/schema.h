@@ -144,12 +144,12 @@ struct Schema {
   std::vector<Param> params;
   std::vector<Clause> clauses;
 
-  // Returns -1 if there is no parameter of that name.
+  // Returns -1 if the schema has no such parameter.
   int index_of(std::string_view param) const noexcept;
-  // Returns null if there is no parameter of that name.
+  // Returns null if the schema has no such parameter.
   const Param* find(std::string_view param) const noexcept;
   std::vector<std::string> param_names() const;
-  // The dtypes that a clause gives a variable. Returns null if there is no such clause.
+  // Returns the dtypes that a clause gives a variable, or null if no clause does.
   const std::vector<DType>* dtypes_of(std::string_view variable) const noexcept;
   // Whether a parameter that is not a pure output has the dtype variable.
   bool reads_variable(std::string_view variable) const noexcept;
@@ -163,23 +163,23 @@ Result<Schema> parse_schema(std::string_view text);
 class Scanner;
 bool check_schema(const Schema& schema, Scanner& in);
 
-// The canonical text: parse_schema(to_string(s)) == s for every valid schema.
+// Returns the canonical text. parse_schema(to_string(s)) == s for every valid schema.
 std::string to_string(const Schema& schema);
 std::string to_string(const Dim& dim);
 std::string to_string(const Param& param);
 std::string to_string(const Clause& clause);
 const char* to_string(Compare c) noexcept;
-// The word for a kind of scalars. Empty for tensors.
+// Returns the word for a kind of scalars, or "" for tensors.
 const char* to_string(Kind scalar) noexcept;
-// A parameter's type as the schema writes it, such as "T[*rows, hidden]" or "enum{a, b}".
+// Returns a parameter's type as in a schema, such as "T[*rows, hidden]" or "enum{a, b}".
 std::string type_text(const Param& param);
 
-// Largest factor in `k*d`.
+// The largest factor in `k*d`.
 inline constexpr int64_t kMaxFactor = 65535;
-// Limit of names of dimensions, integers and dtype variables in a schema; leading groups count
+// The limit of names of dimensions, integers and dtype variables in a schema. Leading groups count
 // twice.
 inline constexpr size_t kMaxNames = 64;
-// Limit of optional or list parameters that bind a name which no required parameter binds.
+// The limit of optional or list parameters that bind a name which no required parameter binds.
 inline constexpr size_t kMaxSources = 6;
 
 }  // namespace yard::op

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses schemas by recursive descent.
 #include <algorithm>
 
 #include "base/lists.h"
@@ -204,7 +203,7 @@ class SchemaParser {
 
   static bool is_variable(std::string_view w) { return !w.empty() && w[0] >= 'A' && w[0] <= 'Z'; }
 
-  // VARIABLE 'in' dtypes
+  // Parses VARIABLE 'in' dtypes.
   bool in_dtypes(Term& variable, std::vector<DType>& dtypes) {
     variable.at = {in_.at()};
     variable.name = std::string(in_.word());
@@ -222,7 +221,7 @@ class SchemaParser {
            in_.expect('}', "or ',' after a dtype");
   }
 
-  // The interval after 'in'.
+  // Parses the interval after 'in'.
   bool elements(Clause& c) {
     c.kind = Clause::Kind::kElements;
     if (!in_.expect('[', "and an interval after 'in'") ||
@@ -266,7 +265,7 @@ class SchemaParser {
     const Param* const p = c.left.number == 1 ? s.find(c.left.name) : nullptr;
     const bool is_float = p != nullptr && p->kind == Kind::kFloat;
     c.kind = is_float ? Clause::Kind::kFloat : Clause::Kind::kCompare;
-    // Each operator comes before those that begin it.
+    // A longer operator comes before its prefixes.
     for (const Compare compare :
          {Compare::kEq, Compare::kNe, Compare::kLe, Compare::kGe, Compare::kLt, Compare::kGt}) {
       if (!in_.accept(to_string(compare))) continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every production of the schema grammar, its canonical text, and the table of wrong schemas.
+// Tests every production of the schema grammar, its canonical text, and the table of wrong schemas.
 #include "op/schema.h"
 
 #include <gtest/gtest.h>

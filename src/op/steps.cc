@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running the steps of a compiled schema (steps.h), and describing the first tag or step that
-// fails.
+// Runs the steps of a compiled schema (steps.h), and describes the first tag or step that fails.
 #include "op/steps.h"
 
 #include <fmt/format.h>
@@ -14,13 +13,13 @@
 namespace yard::op {
 namespace {
 
-// Runs steps over the arguments of one call. No allocation.
+// Runs steps over the arguments of one call. Does not allocate.
 class StepRunner {
  public:
   StepRunner(const Schema& schema, const yard_value_t* args) noexcept
       : schema_(schema), args_(args) {}
 
-  // The first step that fails; null if all hold.
+  // Returns the first step that fails, or null if all hold.
   const Step* run(const std::vector<Step>& steps) noexcept {
     const Step* const end = steps.data() + steps.size();
     for (const Step* s = steps.data(); s != end; ++s) {
@@ -46,15 +45,15 @@ class StepRunner {
   // One step of a kTensors group.
   bool holds(const Step& s, const yard_tensor_t& t) noexcept { return tensor_step(s, t); }
 
-  // YARD_CALL_ALIASED if an output is exactly an input.
+  // Returns YARD_CALL_ALIASED if an output is exactly an input.
   int32_t flags() const noexcept { return flags_; }
   bool has(uint8_t reg) const noexcept { return ((known_ >> reg) & 1) != 0; }
   int64_t value(uint8_t reg) const noexcept { return value_[reg]; }
-  // A group's dimensions; value() is their number.
+  // Returns a group's dimensions. value() is their number.
   const int64_t* group(uint8_t reg) const noexcept { return group_[reg]; }
 
-  // Of the step that failed: its tensor, the registers that were set before the steps of that
-  // tensor, and how the tensors of a pair overlap.
+  // These describe the failed step: its tensor, the registers that were set before the steps of
+  // that tensor, and how the tensors of a pair overlap.
   const yard_tensor_t* tensor() const noexcept { return tensor_; }
   bool had(uint8_t reg) const noexcept { return ((known_before_ >> reg) & 1) != 0; }
   Overlap overlap_found() const noexcept { return overlap_; }
@@ -118,7 +117,7 @@ class StepRunner {
     return set_or_equal(s.reg, p);
   }
 
-  // Whether the guard of a clause, about this parameter, says that the clause does not count.
+  // Whether the guard of a clause, about this parameter, switches the clause off.
   bool is_off(const Clause& c, uint8_t param) const noexcept {
     return c.guard != Clause::Guard::kNone && given(param) != (c.guard == Clause::Guard::kIf);
   }
@@ -217,7 +216,7 @@ class StepRunner {
 
   const Schema& schema_;
   const yard_value_t* args_;
-  uint64_t device_ = kNoDevice;  // of all tensors: the facts bits of the first one
+  uint64_t device_ = kNoDevice;  // facts bits of the first tensor, for all tensors
   uint64_t known_ = 0;
   int32_t flags_ = 0;
   // Set by the step that fails.
@@ -228,7 +227,7 @@ class StepRunner {
   const int64_t* group_[kMaxNames];
 };
 
-// Why facts_of() is 0.
+// Returns why facts_of() is 0.
 std::string unreadable(const yard_tensor_t& t) {
   constexpr const char* kOverflows = "a size that overflows 63 bits";
   if (t.dtype.code == 0 && t.dtype.bits == 0)
@@ -334,7 +333,7 @@ class StepDescription {
                                 brief(t), device(t)));
   }
 
-  // Describes this step, and those after it that also fail for the same tensor.
+  // Describes this step, and later ones that also fail for its tensor.
   std::string tensor(const Step& first) {
     const Param& p = s_.params[first.arg];
     const yard_tensor_t& t = *runner_.tensor();
@@ -392,13 +391,14 @@ class StepDescription {
     return about(p, "it is written, and some of its elements share memory: " + to_string(found));
   }
 
-  // A parameter's type with the values that were known before its tensor, such as "f32[8,4096]".
+  // Returns a parameter's type with the values that were known before its tensor, such as
+  // "f32[8,4096]".
   std::string expected(const Param& p) const {
     std::string out = p.variable.empty() ? yard::to_string(p.dtype) : p.variable;
     if (const uint8_t r = reg(p.variable); known(r)) out = dtype_name(r);
     std::vector<std::string> dims;
     for (const Dim& d : p.dims) dims.push_back(dim_text(d));
-    std::erase(dims, "");  // a leading group of no dimensions
+    std::erase(dims, "");  // a leading group without dimensions
     return out + fmt::format("[{}]", fmt::join(dims, ","));
   }
 
@@ -428,11 +428,11 @@ class StepDescription {
     const int64_t* const dims = runner_.group(r);
     return fmt::format("{}", fmt::join(dims, dims + runner_.value(r), ","));
   }
-  // Such as "hidden = 4096 from 'x'".
+  // Returns text such as "hidden = 4096 from 'x'".
   std::string binding(uint8_t r, const std::string& value) const {
     return fmt::format("{} = {} from '{}'", cold_.names[r], value, source(r));
   }
-  // The parameter that set a register, which is that of the first step that could.
+  // Returns the parameter that set a register: the parameter of the first step that could.
   const std::string& source(uint8_t r) const {
     for (const Step& s : cold_.steps)
       if (s.reg == r &&

@@ -99,7 +99,7 @@ constexpr std::pair<DType, const char*> kDTypes[] = {
     {DType::q6_k, "q6_k"},
 };
 
-// The names of numpy, torch and C.
+// The names in numpy, torch and C.
 constexpr std::pair<DType, const char*> kSpellings[] = {
     {DType::f32, "float32"},        {DType::f32, "float"},
     {DType::f16, "float16"},        {DType::f16, "half"},
@@ -115,7 +115,7 @@ constexpr std::pair<DType, const char*> kSpellings[] = {
     {DType::u4, "uint4"},
 };
 
-// The numbers are DLPack's.
+// The numbers of DLPack.
 constexpr std::pair<int32_t, const char*> kDeviceTypes[] = {
     {1, "cpu"},     {2, "cuda"},    {3, "cuda_host"},  {4, "opencl"}, {7, "vulkan"},
     {8, "metal"},   {10, "rocm"},   {11, "rocm_host"}, {12, "ext"},   {13, "cuda_managed"},
@@ -139,7 +139,7 @@ std::optional<T> named_in(const std::pair<T, const char*> (&table)[n],
   return std::nullopt;
 }
 
-// A number of 1 to 9 digits.
+// Reads a number of 1 to 9 digits.
 std::optional<int32_t> small_number(std::string_view text) noexcept {
   return text.size() <= 9 && !text.starts_with('-') ? base::number<int32_t>(text) : std::nullopt;
 }

@@ -15,7 +15,8 @@
 
 namespace yard::op {
 
-// A tensor with its facts, as the checks of this folder take it. Kept until the thread ends.
+// Returns a tensor with its facts, as the checks of this folder expect. It lives until the thread
+// ends.
 inline const yard_tensor_t& with_facts(const yard_tensor_t& t) {
   static thread_local std::deque<yard_tensor_t> kept;
   kept.push_back(t);
@@ -24,7 +25,7 @@ inline const yard_tensor_t& with_facts(const yard_tensor_t& t) {
 }
 inline const yard_tensor_t& with_facts(const TensorView& v) { return with_facts(v.c()); }
 
-// Makes tensors and keeps them; each has memory of its own unless an address is given.
+// Makes tensors and keeps them. Each has separate memory unless an address is given.
 class Values {
  public:
   yard_value_t tensor(DType dtype, std::vector<int64_t> shape, std::vector<int64_t> strides = {},
@@ -63,7 +64,6 @@ inline yard_value_t none() { return {}; }
 inline yard_value_t integer(int64_t i) { return scalar(i); }
 inline yard_value_t number(double f) { return scalar(f); }
 inline yard_value_t boolean(bool b) { return scalar(b); }
-// Borrows the text.
 inline yard_value_t text(std::string_view s) { return scalar(s); }
 
 inline constexpr const char* kRmsNorm =

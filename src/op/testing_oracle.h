@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plain reading of a schema, independent of its compiled form, for tests of the check.
+// Reads a schema directly, independently of its compiled form, for tests of the check.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace yard::op {
 
-// Whether a call fits, from the schema alone: the reference for the compiled check.
+// Decides from the schema alone whether a call fits. The reference for the compiled check.
 class SchemaOracle {
  public:
   SchemaOracle(const Schema& s, const std::vector<yard_value_t>& args) : s_(s), args_(args) {}
@@ -106,7 +106,7 @@ class SchemaOracle {
     return args_[static_cast<size_t>(s_.index_of(param))].tag != YARD_TAG_NONE;
   }
 
-  // A term's value; empty if its name has none in this call.
+  // Returns a term's value, or nullopt if its name has none in this call.
   std::optional<int64_t> value(const Term& t) const {
     if (t.name.empty()) return t.number;
     if (const auto n = numbers_.find(t.name); n != numbers_.end()) return t.number * n->second;
