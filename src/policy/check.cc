@@ -34,7 +34,8 @@ namespace {
 constexpr const char* kHoldsLater = "it holds once there is one";
 constexpr const char* kNoFallback = "no call falls back to it";
 
-// What an unknown name is. kLater is a warning, or an error if the name is similar to a known one.
+// How to treat an unknown name. kLater gives a warning, or an error if the name is similar to a
+// known one.
 enum class Unknown : uint8_t { kError, kLater, kFine };
 Unknown unless(bool optional, Unknown otherwise = Unknown::kError) {
   return optional ? Unknown::kFine : otherwise;
@@ -136,7 +137,8 @@ class Checker {
       to_.warn(at, std::move(found) + " yet", later);
   }
 
-  // Returns false, after adding a problem, if no op has the name. `later` says what that means for now.
+  // Returns false, after adding a problem, if no op has the name. `later` is the consequence for
+  // now.
   bool check_op(const std::string& op, Unknown unknown, const Where& at, const char* later = "") {
     if (!matching(op).empty()) return true;
     if (has_wildcard(op))
@@ -160,8 +162,8 @@ class Checker {
     if (!why.empty()) to_.warn(at, fmt::format("{} is excluded by {}", text, why), barred);
   }
 
-  // Checks that one of the ops, or any op if `ops` is empty, has such a kernel. Unless `barred` is null, warns with it if the
-  // kernel may not run.
+  // Checks that one of the ops, or any op if `ops` is empty, has such a kernel. Unless `barred` is
+  // null, warns with it if the kernel may not run.
   void check_kernel(const std::string& ops, const std::string& kernel, Unknown unknown,
                     const Where& at, const char* later = "", const char* barred = nullptr) {
     const bool any = ops.empty();
@@ -229,7 +231,8 @@ class Checker {
 
   // ---- Sections ----
 
-  // Denies, allows and locks may name what is not registered yet; chains and static maps may not.
+  // Denies, allows and locks may name kernels that are not registered yet. Chains and static maps
+  // may not.
   void check_sections() {
     const Config& c = process_.file->config;
     const auto section = [](const char* name) { return Path{&kTop, name}; };
@@ -364,8 +367,8 @@ class Checker {
                "expected another kernel");
   }
 
-  // A rule file must not choose where the process writes, but the program may: its values have no line. `inside` is the
-  // folder that is written to.
+  // A rule file must not choose where the process writes, but the program may: its values have no
+  // line. `inside` is the folder that is written to.
   void check_output(const std::string& path, const std::filesystem::path& inside,
                     const Where& where) {
     namespace fs = std::filesystem;
@@ -406,7 +409,8 @@ class Checker {
   static Unknown unknown_op(const Rule& r) {
     return unless(r.optional, r.kernel.empty() ? Unknown::kLater : Unknown::kError);
   }
-  // The rule's op. If it is unknown, the known op that was probably meant, for checking the rest of the rule.
+  // Returns the rule's op. If it is unknown, returns the op that was probably meant, so that the
+  // rest of the rule can be checked.
   template <class Rule>
   std::string meant_op(const Rule& r) {
     const bool unknown = unknown_op(r) == Unknown::kError && !r.operation.empty() &&
@@ -447,8 +451,9 @@ class Checker {
     check_conditions(op, r.conditions, conditions, keys);
   }
 
-  // A condition must fit every op that has all fields of the rule. If no op has one of the fields, each of the other
-  // conditions must fit the ops that have its field. Fields of announced ops are not known.
+  // A condition must fit every op that has all fields of the rule. If no op has one of the fields,
+  // each of the other conditions must fit the ops that have its field. Fields of announced ops are
+  // not known.
   void check_conditions(const std::string& ops, const std::vector<Condition>& conditions,
                         const std::vector<ConditionReport>& reports, const Path& path) {
     const bool announced = std::ranges::any_of(

@@ -12,7 +12,7 @@ namespace yard::policy {
 // Comparing two rules takes time in the cube of their conditions.
 inline constexpr size_t kMostConditions = 100;
 
-// What is registered. Borrows the texts of the facts.
+// The registered ops and kernels. Borrows the texts of the facts.
 struct Known {
   struct Op {
     // Null if a plugin announces the op and is not loaded. Then its fields are not known yet.
@@ -21,15 +21,17 @@ struct Known {
   };
   std::map<std::string, Op, std::less<>> ops = {};
   Names backends = {}, vendors = {};
-  Names modes = {};      // of the program
+  Names modes = {};      // modes of the program
   Names functions = {};  // as group/name
   Names labels = {};     // in addition to kPlainLabels
-  // Rule files may have files written only below this folder. If empty, below the folder of the rule file.
+  // Rule files may have files written only below this folder. If empty, below the folder of the
+  // rule file.
   std::string output_directory = {};
-  StaticMap mapped = {};  // of the program
+  StaticMap mapped = {};  // static map of the program
 };
 
-// docs/reference/rules.md lists the problems that are found. `compiled` gets the rules of every op whose program is known.
+// docs/reference/rules.md lists the problems that are found. `compiled` gets the rules of every op
+// whose program is known.
 std::vector<ConfigProblem> check_config(const Config& config, const Known& known,
                                         RulesByOp* compiled = nullptr);
 
@@ -44,7 +46,7 @@ struct Findings {
   const Config& config;
   std::vector<ConfigProblem> problems = {};
 
-  // These look up the place of a value or of a map's entry in Config::sources.
+  // These return the place of a value or of a map's entry in Config::sources.
   Where where(const Path& path) const;
   Where where_entry(const Path& map, const std::string& name) const;
 

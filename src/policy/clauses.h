@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Policy as clauses: one ordered list of everything that policies, rule files, scopes and calls say about the kernels of an
-// op. Precedence is applied before the list is made: a stronger source replaces what a weaker one says about a field, and
-// an exact op name beats a glob. Clauses without conditions are applied when the list is made, and evaluate() applies the
-// others to a call. An explanation names the clause that decided. A counterfactual is the list without one clause.
+// Policy as clauses: one ordered list of everything that policies, rule files, scopes and calls say
+// about the kernels of an op. Precedence is applied before the list is made: a stronger source
+// replaces what a weaker one says about a field, and an exact op name beats a glob. Clauses without
+// conditions are applied when the list is made, and evaluate() applies the others to a call. An
+// explanation names the clause that decided. A counterfactual is the list without one clause.
 #pragma once
 
 #include <yard/config.h>
@@ -25,8 +26,8 @@ struct KernelFacts {
 
 struct Clause {
   enum class Act : uint8_t {
-    // These exclude kernels, and the first that does is the reason. kOffByDefault names the backends to which it does not
-    // apply, and kOrder the tokens of Policy::per_op.
+    // These exclude kernels, and the first that does is the reason. kOffByDefault names the
+    // backends to which it does not apply, and kOrder the tokens of Policy::per_op.
     kForce,
     kLock,
     kDeny,
@@ -38,7 +39,8 @@ struct Clause {
     kReferenceOnly,
     kOrder,
     kStatic,
-    // These change the order of kernels. kPrefer names kinds, and kChain the fallbacks after the first choice.
+    // These change the order of kernels. kPrefer names kinds, and kChain the fallbacks after the
+    // first choice.
     kMap,
     kChoose,
     kScore,
@@ -55,11 +57,11 @@ struct Clause {
 
   bool of_rule() const noexcept { return source < kCall; }
   bool excludes(const KernelFacts& k) const;
-  // The index of the first token that names the kernel, or names.size().
+  // Returns the index of the first token that names the kernel, or names.size().
   size_t place(const KernelFacts& k) const;
 };
 
-// What compiling found out about a condition.
+// The result of compiling a condition.
 struct ConditionReport {
   bool known = false;              // some op has the field
   std::optional<Wrong> wrong;      // invalid for an op that has all fields of the rule
@@ -75,7 +77,7 @@ class OpRules {
   std::span<const Clause> clauses() const noexcept { return clauses_; }
   bool empty() const noexcept { return clauses_.empty(); }
   const Conditions& conditions() const noexcept { return conditions_; }
-  // Indices of the clauses that hold for a call.
+  // Returns the indices of the clauses that hold for a call.
   std::vector<uint32_t> match(const CallView& call) const;
 
  private:
@@ -88,10 +90,11 @@ class OpRules {
 OpRules compile_rules(const Config& config, const op::Program& program,
                       RuleReport* report = nullptr);
 
-// Null for an op without rules.
+// Returns null if the op has no rules.
 using RulesByOp = std::map<std::shared_ptr<const op::Program>, std::shared_ptr<const OpRules>>;
 
-// The value of an op in a map from names and globs, or null. An exact name beats a glob, and a longer glob a shorter one.
+// Returns the value of an op in a map from names and globs, or null. An exact name beats a glob,
+// and a longer glob beats a shorter one.
 template <class Map>
 const typename Map::mapped_type* find_for_op(const Map& map, std::string_view op) {
   if (const auto it = map.find(op); it != map.end()) return &it->second;
@@ -105,7 +108,7 @@ const typename Map::mapped_type* find_for_op(const Map& map, std::string_view op
 std::vector<std::string> ids(const std::vector<KernelRef>& refs);
 const std::vector<KernelRef>& chain_of(const Config& config, std::string_view op);
 const std::string* mode_of(const Config& config, std::string_view op);
-// " (rules.yaml:7)", or nothing for rules that were made in code.
+// Returns " (rules.yaml:7)", or an empty text for rules that were made in code.
 std::string place_text(const Config& config, ConfigPlace at);
 
 // ---- The list of one op ----
@@ -158,7 +161,6 @@ struct Rulings {
   std::vector<uint8_t> truth;
 };
 
-// Immutable.
 class Clauses {
  public:
   Clauses(ClauseSources sources, std::string_view op, std::span<const KernelFacts> kernels);
@@ -169,23 +171,23 @@ class Clauses {
   size_t size() const noexcept { return own_.size() + of_rules().size(); }
   // Finds a clause of a policy, or returns null.
   const Clause* find(Clause::Act act) const;
-  // The source of the clause, such as "deny_vendors" or "rule 'wide rows' (rules.yaml:7)".
+  // Returns the source of the clause, such as "deny_vendors" or "rule 'wide rows' (rules.yaml:7)".
   std::string text(const Clause& c) const;
-  // The YARD_REASON_* of a clause that excludes kernels.
+  // Returns the YARD_REASON_* of a clause that excludes kernels.
   static int32_t reason(const Clause& c) noexcept;
 
   const Ruling& always(size_t kernel) const noexcept { return always_[kernel]; }
-  // By the static map, the op's order or the preferred kind. Lower is better.
+  // Ranks a kernel by the static map, the op's order or the preferred kind. Lower is better.
   int tier(size_t kernel) const noexcept { return tiers_[kernel]; }
   std::span<const ClauseGroup> groups() const noexcept { return groups_; }
   const std::vector<uint16_t>& chain() const noexcept { return chain_; }
-  // The op's static kernel; may be empty.
+  // Returns the op's static kernel, which may be empty.
   const std::string& mapped() const noexcept { return mapped_; }
 
-  // Null if no rule applies.
+  // Returns null if no rule applies.
   std::shared_ptr<const Conditions> conditions() const;
   void evaluate(const CallView& call, Rulings& to) const;
-  // The score clauses that hold for a call and name the kernel.
+  // Returns the score clauses that hold for a call and name the kernel.
   std::vector<const Clause*> scores(const CallView& call, std::string_view kernel) const;
 
  private:

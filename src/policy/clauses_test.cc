@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled rules: order, sharing, keys; and the clauses of one op from all sources. The property that everything else
-// rests on: calls with equal keys match the same rules.
+// Tests compiled rules (order, sharing, keys) and the clauses of one op from all sources. Most
+// important, calls with equal keys must match the same rules.
 #include "policy/clauses.h"
 
 #include <fmt/format.h>
@@ -30,7 +30,7 @@ std::vector<uint32_t> sources(const OpRules& rules) {
 }
 
 TEST(Rules, AClauseIsSmall) {
-  // With its share of a test and four literals.
+  // Includes its share of a test and four literals.
   EXPECT_LE(sizeof(Clause) + sizeof(Test) + 4 * sizeof(uint32_t), 128u);
 }
 
@@ -61,7 +61,7 @@ TEST(Rules, EqualQuestionsAreAskedOnce) {
         i, 8 * (i % 10), 64 * (i % 10), 8 * (i % 10) - 1);
   const OpRules rules = compile(known, "rms_norm", text);
   EXPECT_EQ(rules.clauses().size(), 1000u);
-  // rows >= n and rows > n - 1 are the same question, hidden < n is the opposite of hidden >= n.
+  // `rows >= n` and `rows > n - 1` are one test, and `hidden < n` is the opposite of `hidden >= n`.
   EXPECT_EQ(rules.conditions().tests().size(), 10u + 10u + 1u);
   EXPECT_EQ(rules.conditions().axes().size(), 3u);
   EXPECT_EQ(rules.conditions().key_words(), 1u);
@@ -75,7 +75,8 @@ dispatch_rules:
 - {operation: "attention.*", kernel: b, conditions: {seq_len_lt: 8192}}
 - {operation: "attention.*", kernel: c, conditions: {hidden_lt: 5, num_heads: 7}}
 )");
-  ASSERT_EQ(rules.conditions().axes().size(), 1u);  // nothing of the rule that is not about this op
+  // Nothing of the rule about another op is compiled.
+  ASSERT_EQ(rules.conditions().axes().size(), 1u);
   EXPECT_EQ(rules.conditions().axes()[0].bits, 1u);
   EXPECT_THAT(rules.conditions().axes()[0].cuts, ElementsAre(8192));
   EXPECT_FALSE(rules.conditions().reads_scalars());
@@ -129,7 +130,8 @@ constexpr KernelFacts kKernels[] = {
     {"reference.cpp", "", "cpu", Kind::kReference},
 };
 
-// What excludes each kernel from all calls; empty texts for kernels that may run.
+// Returns the clause that excludes each kernel from all calls, or an empty text for kernels that
+// may run.
 std::vector<std::string> excluded(const Clauses& clauses) {
   std::vector<std::string> to;
   for (size_t i = 0; i < std::size(kKernels); ++i) {
@@ -288,7 +290,7 @@ RC_GTEST_PROP(Rules, CallsWithEqualKeysMatchTheSameRules, ()) {
     const CallView view = call.view();
     std::vector<uint64_t> key(rules.conditions().key_words() + 1, 0x5a5a);
     rules.conditions().fold(view, key.data());
-    RC_ASSERT(key.back() == 0x5a5au);  // it wrote what it said and no more
+    RC_ASSERT(key.back() == 0x5a5au);  // it wrote key_words() words and no more
     key.push_back(view.flags);
     key.push_back(static_cast<uint64_t>(view.device.type) << 32 |
                   static_cast<uint64_t>(view.device.index));

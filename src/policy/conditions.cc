@@ -25,7 +25,7 @@ bool in_run(const Test& t) noexcept {
 
 }  // namespace
 
-// Runs come first, in their order.
+// Tests in runs come first, in their order.
 bool Test::operator<(const Test& o) const {
   const auto rank = [](const Test& t) {
     return std::tuple_cat(
@@ -118,7 +118,8 @@ namespace {
 
 bool is_pattern(Operator op) { return op == Operator::kMatch || op == Operator::kRegex; }
 
-// The names of the values of a field with a closed list of values. Dtypes also have the names of numpy and torch.
+// Returns the names of the values of a field with a closed list of values. Dtypes also have the
+// names of numpy and torch.
 std::vector<std::pair<std::string, int64_t>> named_values(const OpField& field) {
   std::vector<std::pair<std::string, int64_t>> to;
   for (const std::string& word : field.words) to.emplace_back(word, to.size());
@@ -206,7 +207,8 @@ struct TestMaker {
     }
     const bool above = comparison == Operator::kGt || comparison == Operator::kGe;
     if (!above && comparison != Operator::kLt && comparison != Operator::kLe) return true;
-    // The limit is the least value above the threshold. No threshold holds for NaN, which comes after all numbers.
+    // The limit is the least value above the threshold. No threshold holds for NaN, which comes
+    // after all numbers.
     const bool next = comparison == Operator::kGt || comparison == Operator::kLe;
     const int64_t a = test.integers[0], least = ordered(-HUGE_VAL), most = ordered(HUGE_VAL);
     test.integers.clear();
@@ -302,7 +304,7 @@ bool ConditionCompiler::add(const OpField& field, Operator op, const Condition& 
 Conjunction ConditionCompiler::end() {
   const size_t count = to_.literals_.size() - begin_;
   all_.push_back({static_cast<uint32_t>(begin_), static_cast<uint32_t>(count)});
-  to_.literals_.push_back(0);  // for the rarest of the next
+  to_.literals_.push_back(0);  // for the rarest literal of the next conjunction
   begin_ = to_.literals_.size();
   return all_.back();
 }
@@ -358,7 +360,8 @@ void ConditionCompiler::finish() {
 }
 
 void ConditionCompiler::finish_literals(const std::vector<uint32_t>& moved) {
-  const auto always = static_cast<uint32_t>(2 * moved.size());  // truth of no conditions
+  // The literal of conjunctions without conditions.
+  const auto always = static_cast<uint32_t>(2 * moved.size());
   std::vector<uint32_t> uses(always);
   for (const Conjunction& c : all_)
     for (uint32_t i = c.first; i < c.first + c.count; ++i) {

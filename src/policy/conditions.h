@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The compiled conditions of an op's rules.
 //
-// A condition becomes a test of one field of the call, or the opposite of a test. Equal tests are stored once and evaluated
-// once per call. Axes list the fields that tests read. Calls that are in the same class on every axis pass the same
-// conditions, so a cache key needs only the classes (fold()), however many rules there are.
+// A condition becomes a test of one field of the call, or the opposite of a test. Equal tests are
+// stored once and evaluated once per call. Axes list the fields that tests read. Calls that are in
+// the same class on every axis pass the same conditions, so a cache key needs only the classes
+// (fold()), however many rules there are.
 #pragma once
 
 #include <yard/config.h>
@@ -38,8 +39,9 @@ struct Test {
   bool operator<(const Test& o) const;
 };
 
-// Conditions that must all hold. A literal is 2 * test, or 2 * test + 1 for its opposite. The literal that the fewest
-// conjunctions have is stored again before the first, because most conjunctions that do not hold fail there.
+// Conditions that must all hold. A literal is 2 * test, or 2 * test + 1 for its opposite. The
+// literal that the fewest conjunctions have is stored again before the first, because most
+// conjunctions that do not hold fail there.
 struct Conjunction {
   uint32_t first = 0, count = 0;
 };
@@ -70,7 +72,8 @@ class Conditions {
 
  private:
   friend class ConditionCompiler;
-  // Tests of one axis that a binary search answers, because all are `>= n`, all are `== n`, or all compare with one text.
+  // Tests of one axis that a binary search answers, because all are `>= n`, all are `== n`, or all
+  // compare with one text.
   struct Run {
     uint16_t axis = 0;
     bool at_least = false;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every operator on every type of field: what holds, what does not, what is absent, what is wrong.
+// Tests every operator on every type of field: conditions that hold, that do not hold, absent
+// values and errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +9,7 @@
 namespace yard::policy {
 namespace {
 
-// What becomes of one condition for one call.
+// The result of one condition for one call.
 enum class Outcome { kHolds, kFails, kNoField, kWrong };
 std::ostream& operator<<(std::ostream& out, Outcome o) {
   constexpr const char* kNames[] = {"holds", "fails", "no field", "wrong"};
@@ -29,7 +30,7 @@ Outcome outcome(const TestKnown& known, const std::string& condition, const std:
   return rules.match(tc.view()).empty() ? Outcome::kFails : Outcome::kHolds;
 }
 
-// q, k, v of 8 sequences of 64 and 9, 4 and 2 heads of 32.
+// The shapes of q, k and v: 8 sequences of length 64 and 9, with 4 and 2 heads of 32.
 constexpr const char* kCall =
     "attention.causal(bf16[8,64,4,32], bf16[8,9,2,32], bf16[8,9,2,32], causal=true, dropout=0.5, "
     "layout=bhsd, note=\"hello world\", window=128)"
@@ -261,7 +262,7 @@ TEST(Conditions, TextArgumentsAndLabels) {
   check(std::begin(rows), std::end(rows));
 }
 
-// What a call lacks is neither equal nor unequal to anything.
+// An absent value is neither equal nor unequal to any value.
 TEST(Conditions, AbsentFieldsPassNoTestNorItsOpposite) {
   const ConditionRow rows[] = {
       {"rows_mask: 1", F},
@@ -342,7 +343,7 @@ TEST(Conditions, LayoutsOfTensors) {
   check(std::begin(strided), std::end(strided), "rms_norm(f32[3,64;128,2], f32[64])");
 }
 
-// An exact name wins over a name with an operator; of `label.` the operator always counts.
+// An exact name wins over a name with an operator. After `label.` the operator always counts.
 TEST(Conditions, AFieldWhoseNameEndsLikeAnOperator) {
   TestKnown known;
   known.add("linear(out!: T[*rows, d_out], x: T[*rows, d_in], w: T[d_out, d_in], d: int = 0)",

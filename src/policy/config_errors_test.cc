@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Invalid files and their problems; valid ones that look invalid.
+// Tests invalid files and their problems, and valid files that look invalid.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -121,7 +121,7 @@ TEST(ConfigErrors, VeryManyProblemsAreCut) {
   for (int i = 0; i < 1000; ++i) text += "zebra" + std::to_string(i) + ": 1\n";
   const auto lines = problems(text, usual_ops());
   ASSERT_EQ(lines.size(), 201u);
-  // Last, and no error itself: 200 errors are reported.
+  // The note about the limit comes last and is not an error, so 200 errors are reported.
   EXPECT_EQ(lines.back(), "rules.yaml: warning: there are more problems; fix these first");
   EXPECT_EQ(std::count_if(lines.begin(), lines.end(),
                           [](const std::string& l) { return l.find(": error: ") != l.npos; }),
@@ -149,7 +149,7 @@ TEST(ConfigErrors, OfVeryManyProblemsErrorsAreKeptBeforeWarnings) {
 }
 
 TEST(ConfigErrors, AnUnknownOpHidesNothingElse) {
-  // Checked against the op that was probably meant.
+  // The conditions are checked against the op that was probably meant.
   EXPECT_THAT(
       problems("version: 1\ndispatch_rules:\n"
                "  - operation: rms_nrm\n"

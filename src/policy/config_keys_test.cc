@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every row of the table is read, printed, merged and, where it has a variable, read from the environment.
+// Tests that every row of the table is read, printed, merged and, if it has a variable, read from
+// the environment.
 #include "policy/config_rows.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +13,7 @@
 namespace yard::policy {
 namespace {
 
-// Sets a value that is no default and that the row allows.
+// Sets a value that differs from the default and that the row allows.
 struct Sample {
   static void set(bool& to, const Form&) { to = true; }
   static void set(int& to, const Form& form) { to = static_cast<int>(form.least) + 7; }
@@ -50,7 +51,7 @@ struct Sample {
   static void set(std::map<std::string, V, std::less<>>& to, const Form& form) {
     set(to["some_key"], form);
   }
-  // What a struct needs to be read at all.
+  // Sets the required fields of a struct, without which it cannot be read.
   template <HasFields T>
   static void set(T& to, const Form&) {
     visit_fields<T>([&](const auto& row) {
@@ -59,14 +60,13 @@ struct Sample {
   }
 };
 
-// A Config in which one row is set.
 struct OneRow {
   std::string path;  // "settings.cache.size"
   const Key* key;
   Config config;
 };
 
-// The struct that a member holds, made where it is optional, an item or an entry; null: none.
+// Returns the struct that a member holds, creating it if it is an optional, an item or an entry.
 template <class M>
 auto* inner_struct(M& member, const Form& form) {
   if constexpr (HasFields<M>) {
@@ -82,7 +82,7 @@ auto* inner_struct(M& member, const Form& form) {
   }
 }
 
-// `struct_of`: the struct with these rows in a Config.
+// `struct_of` returns the struct with these rows in a Config.
 template <class T, class Rows>
 void collect_rows(const Rows& rows, const std::string& prefix,
                   const std::function<T&(Config&)>& struct_of, std::vector<OneRow>& to) {
@@ -128,7 +128,7 @@ TEST(ConfigKeys, EveryRowIsPrintedAndReadBack) {
       EXPECT_EQ(back.config, one.config) << one.path << "\n" << yaml;
       EXPECT_FALSE(diff(Config(), one.config).empty()) << one.path;
     } else {
-      // A section of the file instead: the same policy.
+      // A section of the file sets this policy instead.
       EXPECT_NE(yaml.find(std::string(one.key->section) + ":"), std::string::npos) << yaml;
       EXPECT_EQ(policy_of(back.config), policy_of(one.config)) << one.path << "\n" << yaml;
     }
@@ -161,7 +161,7 @@ TEST(ConfigKeys, EveryFieldOfAPolicyIsMergedNotedAndReadFromItsVariable) {
     EXPECT_EQ(to_string(p), said[0].field + "=" + said[0].value);
     if (row.variable == nullptr) return;
     ++variables;
-    // Orders are written as OP=TOKEN; all other notes are the value of the variable.
+    // Orders are written as OP=TOKEN. All other notes are the value of the variable.
     const bool order = row.form.is(shape::kOpOrders);
     std::vector<EnvProblem> problems;
     const Environment e = read_environment(

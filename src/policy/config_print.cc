@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns a Config into a YAML tree, which is printed or compared with another one. Also makes the JSON Schema of rule files.
+// Turns a Config into a YAML tree, which is printed or compared with another one. Also makes the
+// JSON Schema of rule files.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <yard/config.h>
@@ -85,7 +86,7 @@ YamlNode tree_of_rows(const T& from) {
       const bool printed = row.required || row.always || value != usual.*row.member;
       if (!printed || row.section != nullptr) return;
       YamlNode of_value = tree(value, row.form);
-      // A struct may differ only in what is printed elsewhere.
+      // A struct may differ only in fields that are printed elsewhere.
       if (!row.form.is(shape::kMap) || !of_value.entries.empty())
         put(n, row.name, std::move(of_value));
     } else if (row.form.is(shape::kVersion)) {
@@ -171,8 +172,8 @@ class Differ {
       if (a.find(e.key) == nullptr) compare(policy::child_path(path, e.key), nullptr, &e.value);
   }
 
-  // Lists of equal length are compared item by item. In other lists, items that are not in both of them, in the same
-  // order, were added or removed.
+  // Lists of equal length are compared item by item. In other lists, items that are missing from
+  // one of them, or in another order, were added or removed.
   void compare_rules(const std::string& path, const YamlNode& a, const YamlNode& b) {
     const auto at = [&](size_t i) { return fmt::format("{}[{}]", path, i); };
     if (a.items.size() == b.items.size()) {
@@ -220,7 +221,7 @@ namespace {
 
 std::string object_of(policy::Keys keys);
 
-// The schema of a value, without the braces. `inner` has the keys of maps in it.
+// Returns the schema of a value, without the braces. `inner` has the keys of maps in it.
 std::string body(const Form& form, policy::Keys inner) {
   const policy::Shape& shape = *form.shape;
   if (shape.key != nullptr)

@@ -28,7 +28,7 @@ std::string shown_node(const YamlNode& node) {
                                               : to_string(node.kind);
 }
 
-// `path` relative to the folder of `file`.
+// Returns `path` relative to the folder of `file`.
 std::string beside(const std::string& file, const std::string& path) {
   const size_t slash = file.rfind('/');
   if (path.starts_with('/') || slash == std::string::npos) return path;
@@ -147,7 +147,8 @@ class TreeReader {
     });
   }
 
-  // Keeps the places of names in lists, entries of maps and single values, which have no member for their place.
+  // Keeps the places of names in lists, entries of maps and single values, which have no member for
+  // their place.
   void remember_places(At at, const Form& form) {
     const auto add = [&](const std::string& name, YamlMark mark) {
       to_.sources.places.emplace(to_string(at.path, true) + "/" + name, place(mark));
@@ -161,7 +162,7 @@ class TreeReader {
     if (form.shape->many) add(at.node.text, at.node.at);  // it stands for a list
   }
 
-  // ---- Values: these functions return false if they have added a problem instead of reading the value ----
+  // ---- Values. These functions return false if they have added a problem instead of a value ----
 
   bool is_scalar(At at, const Form& form) {
     const std::string& text = at.node.text;
@@ -195,7 +196,7 @@ class TreeReader {
     return s.ok();
   }
 
-  // A list of names or kernels.
+  // Reads a list of names or kernels.
   template <class V>
   requires(!HasFields<V>) bool read(std::vector<V>& to, const Form& form, At at) {
     const auto name = [](const auto& value) -> const std::string& {
@@ -216,7 +217,7 @@ class TreeReader {
     return true;
   }
 
-  // An id, a glob where the form allows it, or {kernel: ID, optional: true}.
+  // Reads an id, a glob if the form allows it, or {kernel: ID, optional: true}.
   bool read(KernelRef& to, const Form& form, At at) {
     if (at.node.kind != YamlNode::Kind::kMap) {
       to.at = place(at.node.at);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fields of policies, rule files and the environment, one row each. The reader, the printer, merging, checks, the JSON
-// Schema, policy notes and the environment visit these rows. A new field needs its declaration, its row, and the code that
-// acts on it.
+// The fields of policies, rule files and the environment, one row each. The reader, the printer,
+// merging, checks, the JSON Schema, policy notes and the environment visit these rows. A new field
+// needs its declaration, its row, and the code that acts on it.
 #pragma once
 
 #include <yard/config.h>
@@ -28,7 +28,7 @@ struct Key : KeyOptions {
   const char* name;
   Form form;
   const char* meaning;                     // for docs and editors
-  std::span<const Key* const> inner = {};  // if the value is a map or consists of maps: their keys
+  std::span<const Key* const> inner = {};  // keys of a value that is a map or consists of maps
 };
 using Keys = std::span<const Key* const>;
 
@@ -38,7 +38,6 @@ struct Field : Key {
   M T::*member;
   ConfigPlace T::*place;  // the member that keeps the place of the value, or null
 };
-// The rows of a struct.
 template <class T>
 inline constexpr std::nullptr_t kFields = nullptr;
 
@@ -131,7 +130,7 @@ inline constexpr auto kFields<Policy> = std::tuple{
           {.variable = "YARD_DENY_KERNELS", .section = "kernel_denies"}),
     field("locks", &Policy::locks, shape::kOpKernel, "the only kernel for an op",
           {.section = "kernel_locks"}),
-    // Each backend has a variable of its own, YARD_BACKEND_<NAME>.
+    // Each backend has a separate variable, YARD_BACKEND_<NAME>.
     field("backends", &Policy::backends, shape::kSwitches, "switches single backends on or off"),
     field("transforms", &Policy::transforms, shape::kOpSwitches,
           "whether arguments may be copied for kernels that want another layout, dtype or padding",
@@ -434,8 +433,9 @@ bool is_set(const M& value) {
     return !value.empty();
 }
 
-// Adds to `strong` what `weak` sets and `strong` does not. Structs are merged field by field and maps key by key. Rules are
-// appended, names are added unless they are there already. Moves from `weak`.
+// Adds fields that `weak` sets and `strong` does not. Structs are merged field by field and maps
+// key by key. Rules are appended, and names are added unless they are already there. Moves from
+// `weak`.
 template <HasFields T>
 void merge_weaker(T& strong, T& weak);
 

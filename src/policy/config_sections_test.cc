@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sections canary and settings.breaker of a rule file.
+// Tests the sections canary and settings.breaker of a rule file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/config.h>
@@ -46,7 +46,7 @@ TEST(ConfigCanary, EverythingIsReadPrintedAndReadAgain) {
   EXPECT_EQ(r.against, "vendor.onednn");
   EXPECT_EQ(r.tolerance.rtol, 1e-3);
   EXPECT_EQ(r.tolerance.atol, 0.5);
-  EXPECT_EQ(r.dump, "/etc/dumps");  // seen from the folder of the file
+  EXPECT_EQ(r.dump, "/etc/dumps");  // relative to the folder of the file
   EXPECT_EQ(r.dump_most, 3);
   EXPECT_TRUE(r.optional);
   EXPECT_EQ(c.canary.at(1).check, CanaryRule::Check::kFinite);
@@ -172,7 +172,7 @@ TEST(ConfigBreaker, SettingsThatAreNotStatedAreThoseGiven) {
 
 TEST(ConfigBreaker, SettingsMadeInCodeAreChecked) {
   Config c;
-  c.settings.breaker.failure_threshold = int64_t{1} << 32;  // not 0, and not right either
+  c.settings.breaker.failure_threshold = int64_t{1} << 32;  // neither 0 nor valid
   EXPECT_EQ(breaker_of(c).failure_threshold, UINT32_MAX);
   const std::vector<ConfigProblem> problems = check_config(c, usual_ops());
   ASSERT_EQ(problems.size(), 1u);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rule files: what each part sets, includes, printing, differences, the schema for editors.
+// Tests rule files: what each part sets, includes, printing, differences, and the schema for
+// editors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -25,7 +26,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using namespace std::chrono_literals;
 
-// As LayerZero documents it, word for word.
+// Copied word for word from the documentation of LayerZero.
 constexpr const char* kPeers = R"(version: "1.0"
 defaults: {fallback_policy: torch_sdpa, default_priority: 50}     # priority 0–1000
 dispatch_rules:
@@ -115,7 +116,7 @@ TEST(Config, TheFileOfOthersLoadsAsItStands) {
   ConfigReading r = parse_config_from(kPeers, "rules.yaml", opener({}));
   RulesByOp compiled;
   check_reading(r, known, &compiled);
-  for (const ConfigProblem& p : r.problems)  // some of its statements exclude each other
+  for (const ConfigProblem& p : r.problems)  // some statements exclude each other
     EXPECT_EQ(p.severity, Severity::kWarning) << to_string(p);
   const Config& c = r.config;
   EXPECT_EQ(c.defaults.fallback_policy[0].id, "torch_sdpa");
@@ -188,7 +189,7 @@ TEST(Config, WhatIsPrintedReadsBackAsTheSame) {
     const std::string yaml = to_yaml(c);
     const ConfigReading again = parse_config_from(yaml, "rules.yaml", opener({}));
     for (const ConfigProblem& p : again.problems) ADD_FAILURE() << to_string(p) << "\n" << yaml;
-    // Paths were made absolute as seen from dir/; here they stand as they are.
+    // The first reading made paths absolute below dir/, so this one leaves them unchanged.
     EXPECT_EQ(again.config, c) << yaml;
     EXPECT_EQ(to_yaml(again.config), yaml);
   }
@@ -263,12 +264,12 @@ TEST(Config, IncludesThatLeadNowhereOrInCirclesAreRefused) {
   ASSERT_EQ(r.problems.size(), 1u);
   EXPECT_EQ(to_string(r.problems[0]),
             "7.yaml:1:10: error: include: included too deeply; expected at most 8 levels");
-  // What is missing is watched, too.
+  // Missing files are watched, too.
   EXPECT_THAT(read("version: 1\ninclude: gone.yaml\n").files,
               ElementsAre("dir/rules.yaml", "dir/gone.yaml"));
 }
 
-// Any file can be named there, one with secrets, too.
+// An include can name any file, also one with secrets.
 TEST(Config, WhatAnIncludedFileHoldsAppearsInNoError) {
   for (const std::string text : {"root:$6$hunter2:19000:0:99999:7:::\nuser:hunter2:\n",
                                  "hunter2",
@@ -314,7 +315,7 @@ TEST(Config, ARuleFileHasFilesWrittenOnlyBelowAFolderThatItCannotChoose) {
   std::filesystem::create_directories(folder / "other");
   std::filesystem::create_directory_symlink(folder / "other", folder / "rules/logs/way_out");
   TestKnown known = usual_ops();
-  // Of the file itself, and of one that it includes.
+  // Tries the statement in the file itself and in an included file.
   const auto problem = [&](const std::string& text) {
     std::string of_file;
     for (const bool included : {false, true}) {
@@ -357,7 +358,7 @@ TEST(Config, ARuleFileHasFilesWrittenOnlyBelowAFolderThatItCannotChoose) {
   EXPECT_EQ(record("../other/x"), "");
   EXPECT_EQ(record("logs/way_out/x"), "");
   EXPECT_NE(record("calls.txt"), "");
-  // What the program sets by itself is not limited.
+  // Values that the program sets are not limited.
   Config own;
   own.settings.telemetry.record = "/var/tmp/calls.txt";
   EXPECT_THAT(check_config(own, known), ElementsAre());
@@ -449,7 +450,7 @@ TEST(Config, ARuleThatCameOrWentIsToldAlone) {
               ElementsAre("dispatch_rules[0]:  -> {operation: x, kernel: a}"));
 }
 
-// A row and its path in the file: settings.cache.size.
+// A row and its path in the file, such as settings.cache.size.
 struct RowPath {
   std::string path;
   Key key;
@@ -498,7 +499,7 @@ TEST(Config, ThePageListsEveryKeyFieldAliasAndOperator) {
   for (const RowPath& row : all_rows()) {
     const Key& k = row.key;
     const bool section = row.path.find('.') == std::string::npos;
-    // Groups of settings have no line of their own.
+    // Groups of settings do not have a line.
     if (!section && row.path.starts_with("settings.") && k.form.is(shape::kMap)) continue;
     const std::string name = section ? row.path : row.path.substr(row.path.find('.') + 1);
     const std::string usual = k.required ? "required" : k.fallback[0] == '\0' ? "none" : k.fallback;

@@ -13,8 +13,8 @@
 namespace yard::policy {
 namespace {
 
-// Compares the calls that rules of one op match. On each axis it tries one value of every class that tests distinguish.
-// Borrows the conditions.
+// Compares the calls that rules of one op match. On each axis it tries one value of every class
+// that tests distinguish. Borrows the conditions.
 class CallSets {
  public:
   using Literals = std::span<const uint32_t>;
@@ -23,7 +23,8 @@ class CallSets {
   const Test& test(uint32_t literal) const { return on_.tests()[literal / 2]; }
   uint16_t axis(uint32_t literal) const { return test(literal).axis; }
 
-  // Makes a call that passes the literals and lacks all other fields. Returns an axis on which no value passes, or -1.
+  // Makes a call that passes the literals and lacks all other fields. Returns an axis on which no
+  // value passes, or -1.
   int sample(Literals of) {
     call_.assign(on_.axes().size(), {});
     truth_.clear();
@@ -40,10 +41,10 @@ class CallSets {
     return -1;
   }
 
-  // Whether the rule holds for every call that passes `narrow`. Call sample(narrow) first. Counts `most` down, and returns
-  // false at its end.
+  // Whether the rule holds for every call that passes `narrow`. Call sample(narrow) first. Counts
+  // `most` down, and returns false at its end.
   bool covers(const Clause& rule, Literals narrow, size_t& most) {
-    constexpr size_t kCost = 600;  // of comparing all values
+    constexpr size_t kCost = 600;  // cost of comparing all values
     if (truth_.empty()) {
       on_.evaluate(call_, truth_);
       for (const uint32_t l : narrow) truth_[l] = 1;  // a pattern holds for some text
@@ -80,7 +81,8 @@ class CallSets {
     });
   }
 
-  // Whether a value passes the literals on its axis. A text that no test lists passes each pattern, because it may match.
+  // Whether a value passes the literals on its axis. A text that no test lists passes each pattern,
+  // because it may match it.
   bool passes(Literals of, uint16_t index, const AxisValue& v) const {
     return std::all_of(of.begin(), of.end(), [&](uint32_t l) {
       if (axis(l) != index || (is_unlisted(v) && is_pattern(l))) return true;
@@ -136,7 +138,7 @@ struct Effect {
   uint32_t named = 0, barred = 0;     // ops that have its kernels; ops where these may not run
   std::string why;                    // what excludes the kernels
   Names lost;                         // ops that have no kernel for its calls
-  std::vector<size_t> contradicting;  // conditions
+  std::vector<size_t> contradicting;  // indices of conditions
 };
 
 class Conflicts {
@@ -232,7 +234,8 @@ class Conflicts {
 
   // Locks, orders and static maps that leave an op without a kernel are reported elsewhere.
   void check_ops() {
-    std::map<std::string, std::pair<Names, const Clause*>> lost;  // by what excludes the kernels
+    // By the statement that excludes the kernels.
+    std::map<std::string, std::pair<Names, const Clause*>> lost;
     for (const OpUnderConfig& op : ops_) {
       const Clause* by = exclusion(op, kAll).by;
       const auto takes = {Act::kLock, Act::kOrder, Act::kStatic};
@@ -269,7 +272,7 @@ class Conflicts {
   const OpsUnderConfig& ops_;
   Findings& to_;
   std::vector<Effect> effects_[2];        // of dispatch_rules and of score
-  size_t comparisons_left_ = 50'000'000;  // of two rules; conflicts beyond it are not found
+  size_t comparisons_left_ = 50'000'000;  // of two rules; later conflicts are not found
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds statements of one Config that exclude, cover or contradict each other. They are valid and never what was meant. The
-// compiled statements are applied as a runtime would apply them.
+// Finds statements of one Config that exclude, cover or contradict each other. Such statements are
+// valid but never intended. The compiled statements are applied as a runtime would apply them.
 #pragma once
 
 #include "policy/check.h"
@@ -15,16 +15,17 @@ struct OpUnderConfig {
 };
 using OpsUnderConfig = std::vector<OpUnderConfig>;
 
-// What excludes some kernels of an op.
+// The clause that excludes some kernels of an op.
 struct Exclusion {
   bool any = false;            // the op has such kernels
   const Clause* by = nullptr;  // null if one of them may run
 };
-// What excludes every kernel for which means(kernel) is true, from all calls or from the calls for which the clauses in
-// `also` hold.
+// Returns the exclusion of every kernel for which means(kernel) is true, from all calls or from the
+// calls for which the clauses in `also` hold.
 Exclusion exclusion(const OpUnderConfig& op, const std::function<bool(const KernelFacts&)>& means,
                     const std::vector<const Clause*>& also = {});
-// The name of a statement in messages, such as "kernel_denies (vendor.*)". `own` is the rule that the message is about.
+// Returns the name of a statement in messages, such as "kernel_denies (vendor.*)". `own` is the
+// rule that the message is about.
 std::string statement(const OpUnderConfig& op, const Clause& c, uint32_t own = kNoClause);
 
 void check_conflicts(const OpsUnderConfig& ops, Findings& to);

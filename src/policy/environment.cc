@@ -57,7 +57,8 @@ std::string unknown_variable(const std::string& name) {
   return "unknown variable; " + suggestion(large, known, "expected " + base::one_of(known));
 }
 
-// Sets the member of the variable's row to the value, or to the last valid one. Returns false if no row has the variable.
+// Sets the member of the variable's row to the value, or to the last valid one. Returns false if no
+// row has the variable.
 template <class T>
 bool read_row(const std::string& name, std::string_view text, const T& last, T& to,
               Problems& wrong) {
@@ -121,7 +122,7 @@ Variables yard_variables() {
   for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
     const std::string_view entry = *at;
     const size_t equals = entry.find('=');
-    // As with getenv, the first of two variables with the same name counts.
+    // Like getenv, uses the first of two variables with the same name.
     if (entry.starts_with(kPrefix) && equals != std::string_view::npos)
       found.emplace(entry.substr(0, equals), entry.substr(equals + 1));
   }

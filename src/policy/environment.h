@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads environment variables YARD_* by the rows of config_rows.h. docs/reference/environment.md has their grammar. A blank
-// variable counts as unset. An invalid value is a problem, and the variable keeps its last valid value.
+// Reads environment variables YARD_* by the rows of config_rows.h. docs/reference/environment.md
+// has their grammar. A blank variable counts as unset. An invalid value is a problem, and the
+// variable keeps its last valid value.
 #pragma once
 
 #include <yard/policy.h>
@@ -12,12 +13,13 @@ using Variables = std::map<std::string, std::string>;
 struct EnvProblem {
   std::string variable;  // printable
   std::string found;     // its value in quotes, cut and escaped
-  std::string message;   // what is wrong and what was expected
+  std::string message;   // the problem and the expected value
   bool error;            // or a warning, as for an unknown variable
 
   bool operator==(const EnvProblem&) const = default;
 };
-// `YARD_PREFER="vendr": expected default, vendor or reference; did you mean 'vendor'?`
+// Formats a problem like `YARD_PREFER="vendr": expected default, vendor or reference; did you mean
+// 'vendor'?`
 std::string to_string(const EnvProblem& problem);
 
 struct Environment {
@@ -34,14 +36,15 @@ struct Environment {
 Environment read_environment(const Variables& variables, const Environment& last_good,
                              std::vector<EnvProblem>& problems);
 
-// The variables YARD_* of the process. As with getenv, no other thread may change the environment meanwhile.
+// Returns the variables YARD_* of the process. Like getenv, requires that no other thread changes
+// the environment meanwhile.
 Variables yard_variables();
 
-// Without the variables of single backends.
+// Returns the known variables, except the switches of single backends.
 std::vector<std::string> known_variables();
-// The variable that switches a backend, such as YARD_BACKEND_ACME_2 for `acme-2`.
+// Returns the variable that switches a backend, such as YARD_BACKEND_ACME_2 for `acme-2`.
 std::string backend_variable(std::string_view backend);
-// The value of the variable that a backend's descriptor names.
+// The result of reading the variable that a backend's descriptor names.
 struct OwnSwitch {
   std::optional<bool> on;
   std::optional<EnvProblem> problem;
@@ -49,7 +52,7 @@ struct OwnSwitch {
 };
 OwnSwitch read_own_switch(const std::string& variable, std::string_view value,
                           const std::string& backend, std::optional<bool> last = {});
-// The policy with the registered names of `backends`.
+// Returns the policy with the registered names of `backends`.
 Policy with_backend_names(const Policy& policy, const std::vector<std::string>& backends);
 
 }  // namespace yard::policy

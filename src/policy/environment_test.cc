@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The environment: what each variable sets, who set what, what stays, and any bytes at all.
+// Tests the environment: the effect of each variable, who set it, which values stay, and arbitrary
+// bytes.
 #include "policy/environment.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Invalid values, and the problem of each.
+// Tests invalid values, and the problem of each.
 #include <gtest/gtest.h>
 
 #include "policy/environment.h"
@@ -7,7 +7,7 @@
 namespace yard::policy {
 namespace {
 
-// Ends, beginnings and whole messages that come more than once.
+// Texts of messages that occur more than once.
 const std::string kKinds = "expected default, vendor or reference";
 const std::string kSwitches = "expected 0/1, off/on, false/true or no/yes";
 const std::string kBackend = "expected on, off or auto";
@@ -50,10 +50,10 @@ const std::string kBackendName =
 
 struct Wrong {
   std::string variable, value;
-  std::string messages;  // one a line
+  std::string messages;  // one per line
 };
 
-// An unknown variable is a warning; all others are errors.
+// An unknown variable is a warning. All other problems are errors.
 bool is_unknown(const Wrong& w) { return w.messages.starts_with(kUnknown); }
 
 const std::vector<Wrong>& table() {
@@ -258,7 +258,7 @@ TEST(EnvironmentValues, AnInvalidValueKeepsTheLastValidOne) {
   for (const Wrong& w : table()) {
     if (is_unknown(w)) continue;
     problems.clear();
-    // As if the other variables had been unset meanwhile.
+    // The other variables of `good` count as unset here.
     const Environment one = read_environment({{w.variable, w.value}}, good, problems);
     EXPECT_FALSE(problems.empty());
     EXPECT_FALSE(one == Environment()) << w.variable << '=' << w.value;

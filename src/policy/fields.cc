@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of fields, the axes they read, and their operators.
+// Finds the names of fields, the axes they read, and their operators.
 #include "policy/fields.h"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ namespace yard::policy {
 
 namespace {
 
-// The loosest layout of the tensors, or -1 if there are none.
+// Returns the loosest layout of the tensors, or -1 if there are none.
 int layout_of(const yard_value_t& v) {
   const uint32_t count = v.tag == YARD_TAG_TENSOR ? 1 : v.tag == YARD_TAG_LIST ? v.count : 0;
   int loosest = -1;
@@ -114,7 +114,7 @@ OpField label(std::string field, std::string_view name, bool whole = false) {
           {}};
 }
 
-// The tensor whose dtype is the call's: inputs before outputs, required before optional.
+// Returns the tensor whose dtype is the call's: inputs before outputs, required before optional.
 int lead_tensor(const std::vector<op::Param>& params) {
   int best = -1, rank = 100;
   for (size_t i = 0; i < params.size(); ++i) {

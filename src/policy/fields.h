@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fields of an op's calls that conditions can name, how they are read, and the operators on them. A name is looked up
-// in this order: a field of the op itself (a dimension, a scalar argument, `x.rank`, `x.dtype`), a field of every call
-// (dtype, device, deterministic), an alias of one of these (batch_size for rows), a label (tenant, label.NAME).
+// The fields of an op's calls that conditions can name, how they are read, and the operators on
+// them. A name is looked up in this order: a field of the op itself (a dimension, a scalar
+// argument, `x.rank`, `x.dtype`), a field of every call (dtype, device, deterministic), an alias of
+// one of these (batch_size for rows), a label (tenant, label.NAME).
 #pragma once
 
 #include <yard/plugin.h>
@@ -54,7 +55,8 @@ struct Axis {
   std::vector<int64_t> domain = {};  // all values that calls can have, if these are a closed list
   // Integers with equally many cuts at or below them pass the same tests. Ascending.
   std::vector<int64_t> cuts = {};
-  // Axes of text have instead the texts that tests compare with and the indices of tests with patterns.
+  // Axes of text have instead the texts that tests compare with and the indices of tests with
+  // patterns.
   std::vector<std::string> words = {};
   std::vector<uint32_t> patterns = {};
   uint32_t bits = 0, first_bit = 0;  // the part of a key, which ends with one bit for each pattern
@@ -99,7 +101,7 @@ class OpFields {
   explicit OpFields(const op::Program& program);
 
   const OpField* find(std::string_view name);
-  // All names that find() accepts, except label.NAME.
+  // Returns all names that find() accepts, except label.NAME.
   std::vector<std::string> names() const;
 
  private:
@@ -170,21 +172,22 @@ inline constexpr OperatorRow kOperators[] = {
     {"_in", Operator::kIn, "one of the list"},
 };
 bool has_operator(FieldType type, Operator op) noexcept;
-// What values of the field look like, such as "a whole number".
+// Returns how values of the field look, such as "a whole number".
 std::string type_text(const OpField& field);
 
-// The field and operator of a condition's key. A field with the name of the whole key comes first, then the longest operator
-// that leaves the name of a field. After `label.` an operator is always split off.
+// The field and operator of a condition's key. A field with the name of the whole key comes first,
+// then the longest operator that leaves the name of a field. After `label.` an operator is always
+// split off.
 struct SplitKey {
   const OpField* field = nullptr;  // null if the op has no such field
   Operator op = Operator::kEq;
 };
 SplitKey split_key(std::string_view key, OpFields& fields);
-// The key without its operator.
+// Returns the key without its operator.
 std::string_view field_part(std::string_view key) noexcept;
-// What a key of a condition that names none of the fields should have been.
+// Returns the key that was probably meant if a condition's key names none of the fields.
 std::string field_advice(const std::string& key, const std::vector<std::string>& fields);
-// NAME if the key of a condition is about label.NAME, else empty.
+// Returns NAME if the key of a condition is about label.NAME, else an empty text.
 std::string_view own_label(std::string_view key) noexcept;
 
 }  // namespace yard::policy

@@ -33,7 +33,7 @@ bool glob_matches(std::string_view pattern, std::string_view text) noexcept {
 
 namespace {
 
-// By value of Mode. All modes of the program are Mode::kProgram.
+// Indexed by Mode. All modes of the program are Mode::kProgram.
 constexpr const char* kModeNames[] = {"auto",   "static",     "dynamic",
                                       "config", "hot_reload", "program"};
 constexpr size_t kProgramMode = static_cast<size_t>(Mode::kProgram);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Policy values: the rules by which two of them meet, what is well formed, how they print, who said what.
+// Tests policy values: merging, validation, text, and notes of sources.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -60,7 +60,8 @@ TEST(Merge, AnUnsetFieldSaysNothing) {
   Policy p;
   p.prefer = Kind::kDefault;
   p.reference_only = true;
-  p.allow_vendors.emplace();  // set, and empty: no vendor is allowed
+  // This list is set but empty, so no vendor is allowed.
+  p.allow_vendors.emplace();
   p.deny_kernels = {"x"};
   p.per_op["a"] = {"default"};
   EXPECT_EQ(merge(p, Policy()), p);
@@ -71,7 +72,7 @@ TEST(Merge, AnUnsetFieldSaysNothing) {
   EXPECT_FALSE(p.empty());
 }
 
-// A few of each, so that they collide often.
+// Returns a few of each, so that they collide often.
 Policy any_policy() {
   const auto names = [] {
     return *rc::gen::container<std::vector<std::string>>(
@@ -88,7 +89,7 @@ Policy any_policy() {
   for (const std::string& n : names()) p.locks[n] = *rc::gen::element<std::string>("x", "y z");
   for (const std::string& n : names())
     p.per_op[n] = {*rc::gen::element<std::string>("vendor", "impl:a|b")};
-  // Deny lists hold nothing twice once they have met anything.
+  // Merged deny lists contain no duplicates.
   Policy denies;
   denies.deny_vendors = names();
   p.deny_vendors = merge(Policy(), denies).deny_vendors;
@@ -233,7 +234,7 @@ TEST(Glob, Table) {
     EXPECT_EQ(glob_matches(r.pattern, r.text), r.matches) << r.pattern << " / " << r.text;
 }
 
-// The same by the definition.
+// Matches by the definition of a glob.
 bool slowly(std::string_view p, std::string_view t) {
   if (p.empty()) return t.empty();
   if (p[0] == '*') return slowly(p.substr(1), t) || (!t.empty() && slowly(p, t.substr(1)));

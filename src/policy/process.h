@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where policies come from: sources, modes of the program, the rule file in force, and the policy of the process.
+// Where policies come from: sources, modes of the program, the rule file in force, and the policy
+// of the process.
 #pragma once
 
 #include <yard/config.h>
@@ -36,7 +37,7 @@ struct ProgramMode {  // immutable once published
 using Modes = std::map<std::string, std::shared_ptr<const ProgramMode>, std::less<>>;
 
 Result<std::shared_ptr<const ProgramMode>> make_mode(std::string_view name, ModeProvider provider);
-// The names of the built-in modes and of `modes`, which may be null.
+// Returns the names of the built-in modes and of `modes`, which may be null.
 std::vector<std::string> mode_names(const Modes* modes);
 Status check_mode_name(std::string_view name, const Modes* modes);
 
@@ -77,7 +78,7 @@ class FileRules {
   const RulesByOp rules_;
 };
 
-// Like ConfigVersion.
+// See ConfigVersion.
 struct RulesVersion {
   uint64_t number = 0;
   std::string sha256{};  // empty for rules that were a value
@@ -86,7 +87,7 @@ struct RulesVersion {
   std::shared_ptr<const Config> config{}, before{};  // null if there were no rules
 };
 
-// ---- The process: the rule file, below the environment, below what was set through the API ----
+// ---- The policy of the process, from rule file, environment and API (weakest first) ----
 
 struct Reading {  // of the environment
   Environment good;
@@ -103,7 +104,7 @@ struct ProcessPolicy {  // immutable once published
   StaticMap mapped;                             // through the API; stronger than the file
   std::shared_ptr<const Modes> modes = std::make_shared<Modes>();
   std::shared_ptr<const Rollout> rollout;  // may be null
-  // By backend. Read with the environment or when the backend is registered.
+  // Indexed by backend. Read with the environment or when the backend is registered.
   std::map<std::string, OwnSwitch, std::less<>> own_switches;
   std::set<std::string, std::less<>> by_own;  // backends that own_switches decide
   Policy environment;  // of the reading and own_switches, with the registered names of backends

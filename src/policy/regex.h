@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regular expressions for rules. The whole text must match. Matching takes time proportional to the text for every pattern,
-// and little stack.
+// Regular expressions for rules. The whole text must match. Matching takes time proportional to the
+// text for every pattern, and little stack.
 //
 //   alternatives  a|b      groups  (a)  (?:a)     any character  .
 //   repetition    * + ? {n} {n,} {n,m}
-//   classes       [a-z_]  [^0-9]  \d \D \w \W \s \S      \ before any other character: that character
+//   classes       [a-z_]  [^0-9]  \d \D \w \W \s \S      \ quotes any other character
 //   ^ at the beginning and $ at the end are allowed and change nothing
 //
 // Characters are bytes. Bytes beyond ASCII are allowed except in a class.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regular expressions: what matches, what is refused, and that no pattern is slow.
+// Tests which texts match, which patterns are refused, and that no pattern is slow.
 #include "policy/regex.h"
 
 #include <gmock/gmock.h>
@@ -89,7 +89,7 @@ TEST(Regex, WhatIsWrongIsSaidWithItsPlace) {
   EXPECT_FALSE(Regex::compile(nested).ok());
 }
 
-// Such patterns take other engines longer than anybody waits; here the text's length is what counts.
+// Backtracking engines take very long for such patterns. Here only the text's length counts.
 TEST(Regex, NoPatternIsSlow) {
   std::string text(2000, 'a');
   text += 'b';

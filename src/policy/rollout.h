@@ -45,7 +45,8 @@ struct RolloutResult {
 
 class Rollout {
  public:
-  // The calls and checked results that must be there before error rates, times and results are judged.
+  // The calls and checked results that must be there before error rates, times and results are
+  // judged.
   static constexpr uint64_t kEnough = 20, kEnoughToTime = 50, kEnoughChecks = 5;
   static constexpr uint64_t kEnoughOfAKind = 5;  // calls of a kind on each side
   // Calls of further kinds are counted but not compared.
@@ -53,7 +54,7 @@ class Rollout {
 
   Rollout(RolloutRule rule, std::shared_ptr<const ProcessPolicy> next)
       : rule_(std::move(rule)), next_(std::move(next)) {}
-  // The same rollout after another part of the process's policy has changed.
+  // Copies the rollout after another part of the process's policy has changed.
   std::shared_ptr<const Rollout> with(std::shared_ptr<const ProcessPolicy> next) const;
 
   const ProcessPolicy& next() const noexcept { return *next_; }
@@ -64,8 +65,8 @@ class Rollout {
   // `kind` is a hash of all that distinguishes kinds of calls.
   RolloutTally& tally(uint64_t kind, bool in_rollout) const noexcept;
 
-  // Aborts the rollout, because a call in it has opened a breaker. Other kernels serve such calls from now on, so the error
-  // rate would stay low.
+  // Aborts the rollout, because a call in it has opened a breaker. Other kernels serve such calls
+  // from now on, so the error rate would stay low.
   void note_opened(const std::string& kernel, const std::string& why) const;
 
   // If `over`, judges errors even if there are few calls.
@@ -73,7 +74,7 @@ class Rollout {
 
  private:
   struct Kind {
-    std::atomic<uint64_t> id{0};  // 0: free
+    std::atomic<uint64_t> id{0};  // 0 if free
     RolloutTally before, rollout;
   };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What reading, checking, compiling and matching a thousand rules takes: printed, and held only against
-// what must not grow.
+// Measures reading, checking, compiling and matching a thousand rules. The times are printed, and
+// only values that must not grow are checked.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -14,14 +14,14 @@
 namespace yard::policy {
 namespace {
 
-// Of this thread's own time, so that other work on the machine does not count.
+// Uses this thread's CPU time, so that other work on the machine does not count.
 double now() {
   timespec t{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_nsec) / 1e3;
 }
 
-// Best of some runs, in microseconds.
+// Returns the best of some runs, in microseconds.
 template <class F>
 double micros(int runs, F f) {
   double best = 1e18;
@@ -33,7 +33,7 @@ double micros(int runs, F f) {
   return best;
 }
 
-// Rules that read three fields; `distinct` thresholds of each.
+// Returns rules that read three fields, with `distinct` thresholds of each.
 std::string rules_text(int count, int distinct) {
   std::string text = "version: \"1.0\"\ndispatch_rules:\n";
   for (int i = 0; i < count; ++i)
@@ -56,7 +56,7 @@ TEST(RulesTime, AThousandRules) {
     RulesByOp compiled;
     const double check = micros(5, [&] {
       compiled.clear();
-      // Warnings only: rules with the same conditions shadow each other.
+      // There are only warnings, because rules with the same conditions shadow each other.
       for (const ConfigProblem& p : check_config(reading.config, known, &compiled))
         ASSERT_EQ(p.severity, Severity::kWarning) << to_string(p);
     });
@@ -89,7 +89,7 @@ TEST(RulesTime, AThousandRules) {
         distinct, text.size() / 1000, parse / 1000, check / 1000, compile / 1000, match,
         conditions.tests().size(), fold * 1000, conditions.key_words());
     EXPECT_EQ(rulings.kernels[0].chosen, kNoClause);
-    // However many rules there are, the key has a bit for each question's answer at most.
+    // The key has at most a bit per distinct test, however many rules there are.
     EXPECT_EQ(conditions.key_words(), 1u);
   }
 }

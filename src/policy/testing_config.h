@@ -42,7 +42,7 @@ struct TestKnown : Known {
     announce(name, kernels);
     ops[name].program = std::make_shared<op::Program>(*std::move(program));
   }
-  // An op that a plugin announces.
+  // A plugin announces this op.
   void announce(const std::string& op, const std::vector<std::string>& kernels) {
     for (const std::string& id : kernels) {
       const auto it = ops[op].kernels.try_emplace(id).first;
@@ -65,7 +65,6 @@ inline TestKnown usual_ops() {
   return k;
 }
 
-// Files by name.
 using Texts = std::map<std::string, std::string>;
 inline Opener opener(const Texts& texts) {
   return [texts](const std::string& path) -> Result<std::string> {
@@ -76,7 +75,7 @@ inline Opener opener(const Texts& texts) {
   };
 }
 
-// One line for each problem of reading and checking, sorted.
+// Returns one line for each problem of reading and checking, sorted.
 inline std::vector<std::string> problems_of(ConfigReading reading, const Known& known) {
   check_reading(reading, known);
   std::vector<std::string> lines;
@@ -84,7 +83,7 @@ inline std::vector<std::string> problems_of(ConfigReading reading, const Known& 
   return lines;
 }
 
-// The call that a CallSpec describes, as a CallView.
+// Holds the call that a CallSpec describes, as a CallView.
 class TestCall {
  public:
   TestCall(const Known& known, const std::string& text) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The grammar of single values in rule files and the environment. Keywords are case-insensitive. Invalid text is a kParse
-// error or a problem, and both say what was expected.
+// The grammar of single values in rule files and the environment. Keywords are case-insensitive.
+// Invalid text is a kParse error or a problem, and both say what was expected.
 #pragma once
 
 #include <yard/policy.h>
@@ -11,7 +11,7 @@
 
 namespace yard::policy {
 
-// What values look like, for the reader, messages and the JSON Schema.
+// The form of values, for the reader, messages and the JSON Schema.
 struct Shape {
   const char* expected = nullptr;  // for messages; if null, wanted() makes it from the form
   const char* chars = nullptr;     // a character class such as `a-z_`; null allows any character
@@ -103,10 +103,10 @@ struct Form {
   }
 };
 
-// "a whole number from 0 to 1000". `keys` are the keys that a map may have.
+// Returns text such as "a whole number from 0 to 1000". `keys` are the keys that a map may have.
 std::string wanted(const Form& form, const std::vector<std::string>& keys = {});
 
-// 0 or 1, off or on, false or true, no or yes.
+// Reads 0 or 1, off or on, false or true, no or yes.
 Result<bool> read_switch(std::string_view text);
 // Reads `1.5s` or `500ms`. A bare number is in seconds.
 std::optional<std::chrono::nanoseconds> read_duration(std::string_view text) noexcept;
@@ -145,7 +145,8 @@ Orders read_orders(std::string_view text, Problems& problems);
 
 // The path of a value in a file, such as settings.cache or settings["b c"].
 std::string child_path(std::string parent, std::string_view key);
-// The keys and indices that lead to a value. It becomes text only for problems. Borrows the keys and the path above.
+// The keys and indices that lead to a value. It becomes text only for problems. Borrows the keys
+// and the path above.
 struct Path {
   const Path* up = nullptr;
   std::string_view key = {};  // null if this part is an index
@@ -153,16 +154,18 @@ struct Path {
   bool known = true;  // all keys are keys of rule files, and not names that a file contains
 };
 inline constexpr Path kTop;
-// "dispatch_rules[2].conditions.batch_size_gte". If `all` is false, only the known part.
+// Returns text such as "dispatch_rules[2].conditions.batch_size_gte". If `all` is false, returns
+// only the known part.
 std::string to_string(const Path& path, bool all = true);
-// "did you mean 'NAME'?" if a known name is similar, else `otherwise`.
+// Returns "did you mean 'NAME'?" if a known name is similar, else `otherwise`.
 std::string suggestion(std::string_view name, const Names& known, std::string otherwise = {});
 // Like suggestion(), but lists the known names instead of `otherwise` if they are few.
 std::string advice(std::string_view name, const Names& known, const std::string& otherwise);
-// The known name that was probably meant, because only a few letters differ. Names that differ only in digits are two
-// names, and a prefix such as `vendor.` that both have does not make them similar.
+// Returns the known name that was probably meant, because only a few letters differ. Names that
+// differ only in digits are different names, and a common prefix such as `vendor.` does not make
+// names similar.
 std::string_view near_miss(std::string_view name, const Names& known);
-// The value for messages, in quotes if it was quoted, is long or has unusual characters.
+// Returns the value for messages, in quotes if it was quoted, is long or has unusual characters.
 std::string shown(std::string_view text, bool quoted);
 
 }  // namespace yard::policy
