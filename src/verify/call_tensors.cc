@@ -49,7 +49,7 @@ verification::IntegerRange integers_of(const ParsedCall& call, const ParsedArg& 
   return is_data ? kData : indices;
 }
 
-// The first index for tensor_name().
+// Returns the first index for tensor_name().
 int first_item(const ParsedArg& a) {
   return std::holds_alternative<ParsedTensor>(a.value) ? -1 : 0;
 }
@@ -67,7 +67,7 @@ yard_tolerance_t tolerance_of(const CallTensors::Written& of,
   return {0, 0, type != nullptr ? type->rtol : 0, type != nullptr ? type->atol : 0};
 }
 
-// The absolute and the relative error.
+// Returns the absolute and the relative error.
 std::pair<double, double> errors(double found, double expected) {
   if (found == expected || (std::isnan(found) && std::isnan(expected))) return {0, 0};
   if (!std::isfinite(found) || !std::isfinite(expected)) return {kInfinity, kInfinity};
@@ -75,7 +75,7 @@ std::pair<double, double> errors(double found, double expected) {
   return {abs, expected != 0 ? abs / std::fabs(expected) : 0};
 }
 
-// One pair of tensors, row by row.
+// Compares one pair of tensors, row by row.
 struct Comparison {
   const CallTensors::Written &found, &expected;
   const yard_tolerance_t tolerance;
@@ -106,7 +106,7 @@ struct Comparison {
             of_row = std::max(of_row, v);
       }
       double magnitude = of_row;
-      if (magnitudes != nullptr)  // NaN stays out
+      if (magnitudes != nullptr)  // a NaN magnitude is not used
         magnitude = std::max(magnitude, std::min(number(*magnitudes, i), overflow));
       element(index, i, number(*found.view, i), number(*expected.view, i), magnitude);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CallTensors and compare(): layouts, contents, out-of-bounds writes, differing results.
+// Tests CallTensors and compare(): layouts, contents, out-of-bounds writes, differing results.
 #include <gmock/gmock.h>
 #include <yard/call_spec.h>
 
@@ -78,7 +78,7 @@ TEST(CallTensors, ElementsAreThoseOfTheSchema) {
   EXPECT_EQ(seen("ids in [0, m*k)", call), (std::set<int32_t>{0, 1, 2, 3, 4, 5}));
   EXPECT_EQ(seen("ids in [2, 3]", call), (std::set<int32_t>{2, 3}));
   EXPECT_EQ(seen("ids in [100000, 100001]", call), (std::set<int32_t>{100000, 100001}));
-  // Ranges without values, and beyond those of the dtype, are no reason to fail.
+  // Empty ranges, and ranges beyond the dtype, are not errors.
   EXPECT_EQ(seen("ids in [7, 3)", call).size(), 1u);
   EXPECT_EQ(*seen("ids in [9223372036854775807, 3)", call).begin(), INT32_MAX);
   EXPECT_EQ(*seen("ids in [-9223372036854775808, -9223372036854775808)", call).begin(), INT32_MIN);
@@ -178,7 +178,8 @@ TEST(CallTensors, ScramblingLeavesInputsAlone) {
   EXPECT_EQ(a.bits(), b.bits());
 }
 
-// A tolerance for an input holds where a tensor of that dtype is read; of those that fit, the first.
+// A tolerance for an input applies if the call reads a tensor of that dtype. The first one that
+// applies counts.
 TEST(Compare, TakesTheToleranceOfItsInputs) {
   constexpr const char* kProducts =
       "linear(out!: T[*rows, n], x: T[*rows, k], weight: W[n, k]) "

@@ -90,23 +90,23 @@ class CanaryState {
   std::deque<std::shared_ptr<CanaryReport::Mismatch>> mismatches_;
   std::deque<std::unique_ptr<DumpRequest>> waiting_;
   std::map<std::string, std::set<std::string>, std::less<>> problems_;  // by op
-  base::TaskThread thread_;                                             // after what it uses
+  base::TaskThread thread_;  // declared after the members that it uses
   // The parent writes the pending dumps.
   const base::InChild in_child_{[this] { waiting_.clear(); }};
 };
 
 // Writes a dump to a new file and returns its path. Creates the folder if needed. The folder keeps
-// at most `most` dumps of `most_bytes` together, the first of an incident. Dumps of earlier
-// incidents are removed for them, oldest first. Returns "" if the incident has its dumps.
+// the first dumps of an incident, at most `most` dumps of `most_bytes` together. The oldest dumps
+// of earlier incidents are removed for them. Returns "" if the incident has its dumps.
 Result<std::string> add_dump(const std::string& folder, size_t most, const CanaryDump& dump,
                              uint64_t most_bytes = uint64_t{1} << 30);
 
-// The given tolerances for all float types, then those of the op.
+// Returns the given tolerances for all float types, then the op's tolerances.
 std::vector<yard_tolerance_t> tolerances_of(const registry::Op& op, std::optional<double> rtol,
                                             std::optional<double> atol);
 
-// The checks that the rules configure for one op. Returns null if there are none. Checks that are
-// impossible become problems in `state`.
+// Makes the checks that the rules configure for one op. Returns null if there are none. Checks that
+// are impossible become problems in `state`.
 std::shared_ptr<registry::ResultChecker> make_canary(
     const std::vector<CanaryRule>& rules,
     const std::shared_ptr<const registry::OpRecord>& op_record, const select::ProcessState& where,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Canary dumps: round trip, errors of the format, and bounded folders.
+// Tests canary dumps: round trip, errors of the format, and bounded folders.
 #include "verify/canary.h"
 
 #include <gmock/gmock.h>
@@ -109,7 +109,7 @@ TEST(CanaryDump, TheFirstOfAnIncidentAreKeptAndOtherFilesStay) {
   d.mismatch.when = std::chrono::system_clock::now() - std::chrono::minutes(5);
   std::vector<std::string> written;
   for (int i = 0; i < 7; ++i) {
-    d.mismatch.when += std::chrono::milliseconds(i % 2);  // some at the same time
+    d.mismatch.when += std::chrono::milliseconds(i % 2);  // some have equal times
     const auto path = add_dump(folder, 3, d);
     ASSERT_TRUE(path.ok()) << path.status().to_string();
     EXPECT_EQ(path->empty(), i >= 3) << i;
@@ -126,7 +126,7 @@ TEST(CanaryDump, TheNextIncidentReplacesTheDumpsOfEarlierOnes) {
   const std::string folder = temp / "d";
   CanaryDump d = some_dump();
   const auto now = std::chrono::system_clock::now();
-  // An incident of half an hour with mismatches every minute, of which three were written.
+  // The incident lasts half an hour, with a mismatch every minute. Three of them were written.
   const auto age = [&](const std::string& path, auto by) {
     fs::last_write_time(path, fs::file_time_type::clock::now() - by);
   };

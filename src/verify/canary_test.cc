@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Canaries by themselves: which calls are looked at, and what is found. The test stands in for the kernel: it writes
-// what that would have written between begin() and judge().
+// Tests which calls canaries check, and what they find. The test plays the kernel: between begin()
+// and judge() it writes what a kernel would have written.
 #include "verify/canary.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ using registry::testing::op_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// x += y, a list of copies, and a copy of the test's own.
+// The ops are x += y and a list of copies.
 constexpr const char* kAdd = "add(x~: f32[n], y: f32[n])";
 constexpr const char* kSpread = "spread(outs!: f32[n][], x: f32[n])";
 
@@ -38,7 +38,7 @@ void spread(plugin::Call, plugin::TensorList outs, plugin::Tensor x) {
       plugin::Tensor(out).data<float>()[i] = x.data<float>()[i];
 }
 
-// What is left of 1000 * x - 1000 * x, and how large that is.
+// Rounding may leave a remainder of 1000 * x - 1000 * x. The magnitude is the size of its terms.
 void leave(plugin::Call, plugin::Tensor out, plugin::Tensor x) {
   testing::copy_with(out, x, [](double v) { return 1000 * v - 1000 * v; });
 }
@@ -89,7 +89,8 @@ struct Floats {
   std::vector<float> data;
 };
 
-// A loop over layers calls with a period; each of its calls must be checked at times, on every thread.
+// A loop over layers makes calls with a period. Each of its calls must be checked at times, on
+// every thread.
 TEST_F(CanaryTest, SamplesAtRandom) {
   constexpr int kPeriod = 8, kRounds = 1000;
   watch("copy", {.one_in = kPeriod});
@@ -103,7 +104,7 @@ TEST_F(CanaryTest, SamplesAtRandom) {
   };
   std::vector<std::vector<int>> found(3);
   for (auto& to : found) std::thread([&] { to = looked(); }).join();
-  // 125 each, with a standard deviation of about 10.
+  // Each count is expected to be 125, with a standard deviation of about 10.
   for (const auto& of_thread : found)
     for (const int n : of_thread) EXPECT_NEAR(n, kRounds / kPeriod, 75);
   EXPECT_NE(found[0], found[1]);
@@ -165,7 +166,8 @@ TEST_F(CanaryTest, ThreadsWithFewCallsAreSampledToo) {
     std::thread([&] {
       for (int i = 0; i < 50; ++i) looked += begin({Value(ov).c(), Value(xv).c()}) != nullptr;
     }).join();
-  // One in a hundred would be 100. That chance leaves so few or so many has odds of less than one in a billion.
+  // 100 calls are expected. The odds of a count outside these limits are less than one in a
+  // billion.
   EXPECT_GT(looked, 50);
   EXPECT_LT(looked, 150);
 }
@@ -211,7 +213,7 @@ TEST_F(CanaryTest, RightResultsAreUnchanged) {
   Floats x{1, NAN, -HUGE_VALF}, out{0, 0, 0};
   const TensorView xv = x.view(), ov = out.view();
   auto look = begin({Value(ov).c(), Value(xv).c()});
-  out.data = {1.000001f, NAN, -HUGE_VALF};  // NaN is what the reference has, too
+  out.data = {1.000001f, NAN, -HUGE_VALF};  // the reference has NaN, too
   bool repaired = false;
   EXPECT_TRUE(look->judge(repaired).ok());
   EXPECT_FALSE(repaired);

@@ -187,7 +187,8 @@ Outcome judge(const KernelRunner& k, const CaseRun& t, const registry::Op& op) {
   return outcome;
 }
 
-// A seed for the calls of an op or kernel, so that they do not depend on which others are tested.
+// Returns a seed for the calls of an op or kernel, so that they do not depend on which others are
+// tested.
 uint64_t seed_of(const std::string& name, uint64_t seed) {
   for (const char c : name) seed = seed * 31 + static_cast<unsigned char>(c);
   return seed;
@@ -284,7 +285,8 @@ class ConformanceRun : Run {
     return &k.runner.kernel() == &reference_->kernel();
   }
 
-  // An instance with the given options and weights, also those of a call. Null if there are none.
+  // Returns an instance with the given options and weights, including weights that calls load, or
+  // null if none are given.
   std::unique_ptr<TestInstance> given_instance(const op::Call& call, uint64_t seed) const {
     const bool loaded = (call.flags() & YARD_CALL_LOADED) != 0;
     if (!given_ && !loaded) return nullptr;

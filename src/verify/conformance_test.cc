@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every way in which a kernel can be wrong is found and named.
+// Tests that every way in which a kernel can be wrong is found and named.
 #include "verify/conformance.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 class Conformance : public ::testing::Test {
  protected:
-  // A kernel that serves by the reference and misbehaves as told.
+  // Serves with the reference kernel, and misbehaves as told.
   KernelReport verify(fault::Behaviour b, uint32_t flags = 0, VerifyOptions options = {}) {
     b.delegate = &shelf.reference;
     kernel = std::make_unique<fault::FaultKernel>(
@@ -67,7 +67,7 @@ TEST_F(Conformance, WrongNumbersInFewCalls) {
   EXPECT_GT(r.passed, r.failed);
 }
 
-// Both terms of x - x cancel; of them is left what a kernel has rounded away.
+// Both terms of x - x cancel, so only a kernel's rounding errors remain.
 constexpr const char* kCancel = "cancel(out!: f32[n], x: f32[n])";
 void cancel(plugin::Call, plugin::Tensor out, plugin::Tensor x) {
   copy_with(out, x, [](double v) { return v - v; });
@@ -184,7 +184,7 @@ void reads_its_output(plugin::Call, plugin::Tensor out, plugin::Tensor x) {
   copy_with(out, x, [&](double v) { return v + first * 1e-30; });
 }
 
-// Compact f32 only; looks one element further than it may.
+// Takes compact f32 only, and reads one element past the end.
 void reads_too_far(plugin::Call, plugin::Tensor out, plugin::Tensor x) {
   const float* from = x.data<float>();
   for (int64_t i = 0; i < x.numel(); ++i) out.data<float>()[i] = from[i] + 0 * from[i + 1];
@@ -256,7 +256,7 @@ TEST_F(Conformance, UnsupportedCallsAreSkippedWithTheReason) {
   EXPECT_EQ(counted, r.skipped);
 }
 
-// As one that was written for the widths of a few models.
+// Behaves like a kernel that was written for the widths of a few models.
 void nan_at_5120(plugin::Call, plugin::Tensor out, plugin::Tensor x) {
   const bool wrong = x.size(x.rank() - 1) == 5120;
   copy_with(out, x, [&](double v) { return wrong ? std::nan("") : v; });

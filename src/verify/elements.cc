@@ -61,7 +61,7 @@ std::optional<NotFinite> find_not_finite(const TensorView& v, uint64_t not_finit
       std::memcpy(&bits, row + i * step, sizeof bits);
       return (bits & mask) == mask;
     };
-    unsigned bad = 0;  // of the whole row, so that the loop is vectorised
+    unsigned bad = 0;  // for the whole row, so that the loop is vectorised
     for (int64_t i = 0; i < width; ++i) bad |= is_bad(i) ? 1u : 0u;
     if (bad == 0) return;
     int64_t first = 0;
@@ -75,7 +75,8 @@ std::optional<NotFinite> find_not_finite(const TensorView& v, uint64_t not_finit
 constexpr size_t kLine = YARD_MAX_ALIGN;
 constexpr int kAroundRead = 0xff, kAroundWritten = 0xdb;
 
-// How many elements lie below the first one and from it up. Doubles, since strides are not checked.
+// Returns how many elements lie below the first one, and from it up. Doubles, because strides are
+// not checked.
 struct Reach {
   double below = 0, above = 0;
 };
@@ -89,14 +90,15 @@ Reach reach(const TensorView& t) {
   return r;
 }
 
-// Approximately normal. Uses only additions, so that every machine gets the same values.
+// Returns an approximately normal number. Uses only additions, so that every machine gets equal
+// values.
 double normal(Random& random) {
   double sum = -6;
   for (int i = 0; i < 12; ++i) sum += random.unit();
   return sum;
 }
 
-// Float values in index order; rows are `width` elements long.
+// Generates float values in index order. Rows are `width` elements long.
 class Floats {
  public:
   Floats(const FloatType& type, Random& random, Contents contents, int64_t width)
@@ -277,7 +279,7 @@ void fill(const TensorView& view, Random random, Contents contents, IntegerRange
   }
   if (block_elements(t) > 1) return fill_blocks(view, random, contents);
   if (!is_signed(t)) integers.least = std::max<int64_t>(integers.least, 0);
-  // The range that every integer dtype of that many bits can represent.
+  // Returns the range that every integer dtype of that many bits can represent.
   const int64_t top = t == DType::boolean ? 2
                       : bits(t) < 8       ? 8
                                           : int64_t{1} << (std::min(bits(t), 32) - 1);

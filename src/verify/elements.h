@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of tensors in host memory, guarded memory for them, and generated contents. The elements
-// of a block-quantised tensor are its bytes.
+// Reads, copies and generates elements of tensors in host memory, and guards that memory. The
+// elements of a block-quantised tensor are its bytes.
 #pragma once
 
 #include <yard/call_spec.h>
@@ -22,7 +22,7 @@ namespace yard::verification {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Bytes of one element in memory. Types of less than a byte take one.
+// Returns the bytes of one element in memory. Types of less than a byte take one.
 size_t element_size(DType t) noexcept;
 inline TensorView element_view(const TensorView& v) noexcept {
   return yard_is_blocks(v.c().dtype) ? op::ByteTensor::bytes_of(v.c()) : v;
@@ -30,10 +30,10 @@ inline TensorView element_view(const TensorView& v) noexcept {
 
 struct FloatType {
   DType dtype;
-  uint64_t not_finite;  // bits that are all set in infinity and NaN only
+  uint64_t not_finite;  // bits that only infinities and NaN have all set
   double smallest_normal, largest;
   double overflow;    // the first power of two beyond the range
-  double rtol, atol;  // for ops that state none
+  double rtol, atol;  // for ops that do not state tolerances
 };
 std::span<const FloatType> float_types() noexcept;
 // Returns null if `t` is not a type of floats.
@@ -41,7 +41,7 @@ const FloatType* float_type(DType t) noexcept;
 
 using op::load;
 using op::store;
-// For messages: up to nine digits, and NaN without its sign.
+// Formats a number for messages: up to nine digits, and NaN without its sign.
 std::string format_element(double value);
 
 // Calls f(index, offset in elements, width) for every row along the last dimension, in index order.
@@ -84,30 +84,30 @@ void for_each_element(const TensorView& v, const F& f) {
   });
 }
 
-// Both tensors have the same dtype, shape and strides.
+// Both tensors must have equal dtypes, shapes and strides.
 void copy_elements(const TensorView& from, const TensorView& to);
-// The elements in index order, without gaps.
+// Returns the elements in index order, without gaps.
 std::string packed_elements(const TensorView& from);
 // `bytes` must have exactly packed_bytes(to) bytes.
 void unpack_elements(std::string_view bytes, const TensorView& to);
 uint64_t packed_bytes(const TensorView& v) noexcept;
 
-// The first element of a float tensor that is not finite. Other dtypes have none.
+// The first element of a float tensor that is not finite. Other dtypes have no such elements.
 struct NotFinite {
   std::vector<int64_t> index;
   double value = 0;
 };
 std::optional<NotFinite> first_not_finite(const TensorView& v);
 
-// Guarded memory of one tensor. No kernel may read or change the guards before and after it and the
-// gaps between elements. For a tensor that is read they are all ones, which is NaN in every float
-// type, so that a read out of bounds spoils the result. For one that is written they have another
-// pattern, so that an element copied too far is seen.
+// Guarded memory of one tensor. No kernel may read or change the gaps between elements or the
+// guards before and after the tensor. For a tensor that is read, they are all ones, which is NaN in
+// every float type, so that a read out of bounds spoils the result. For a tensor that is written,
+// they have another pattern, so that a write out of bounds is seen.
 class Buffer {
  public:
   static constexpr size_t kGuard = 256;  // bytes; a multiple of every alignment
 
-  // Memory for a tensor like `form`, whose data is not used.
+  // Makes memory for a tensor like `form`, whose data is not used.
   Buffer(const TensorView& form, uint32_t align, bool written);
 
   const TensorView& view() const noexcept { return view_; }
@@ -133,10 +133,11 @@ class Buffer {
   std::vector<char> image_;
 };
 
-// Bytes from the first to the end of the last element. A double, since strides are not checked.
+// Returns the bytes from the first element to the end of the last. A double, because strides are
+// not checked.
 double reach_in_bytes(const TensorView& form);
 
-// Values of integer tensors: from `least` to below `most`.
+// Values of integer tensors, from `least` to below `most`.
 struct IntegerRange {
   int64_t least = 0;
   int64_t most = 1024;

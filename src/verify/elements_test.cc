@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of every dtype and stride: converted, copied, packed and checked for finite values.
+// Tests that elements of every dtype and stride are converted, copied, packed and checked for
+// finite values.
 #include "verify/elements.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// parse_expectations(): the grammar and its errors.
+// Tests the grammar of parse_expectations() and its errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/verify.h>

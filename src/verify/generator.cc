@@ -16,7 +16,7 @@ constexpr size_t kAttempts = 200;
 constexpr DType kAnyTypes[] = {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i8,
                                DType::i16, DType::i32, DType::i64,  DType::u8,  DType::boolean};
 
-// The values that a kernel's limits allow. If they allow none, returns all of them.
+// Returns the values that a kernel's limits allow. If they allow none, returns all of them.
 template <class T, class F>
 std::vector<T> allowed(std::vector<T> all, const F& is_allowed) {
   std::vector<T> to;
@@ -39,7 +39,7 @@ void comply(const CallLimits::Layout& limits, op::TensorSpec& t) {
     t.strides.clear();
 }
 
-// Aligns the tensor to one element only.
+// Aligns the tensor only to an element.
 void misalign(op::TensorSpec& t) {
   const size_t least = block_elements(t.dtype) > 1 ? 2 : element_size(t.dtype);  // of scales in f16
   t.align = std::min<uint32_t>(t.align, static_cast<uint32_t>(least));

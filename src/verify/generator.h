@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test calls of an op, from its schema and from the limits of a kernel, if there are any. The same
-// seed gives the same calls. Each choice has its own shuffle bag, so few calls cover all values.
+// Generates test calls of an op from its schema and from a kernel's limits, if any. Equal seeds
+// give equal calls. Each choice has a separate shuffle bag, so few calls cover all values.
 #pragma once
 
 #include <yard/call_spec.h>
@@ -24,7 +24,7 @@ struct Case {
   uint64_t seed = 0;  // of the contents
 };
 
-// What the limits of a kernel require of a call.
+// The requirements that a kernel's limits make of a call.
 struct CallLimits {
   SizeLimits sizes;
   std::map<std::string, uint64_t> dtypes;                       // masks by variable
@@ -41,19 +41,19 @@ struct CallLimits {
                        uint32_t flags);
 };
 
-// sample_calls() of yard/verify.h. `op` has the shape function, if one is needed.
+// Implements sample_calls() of yard/verify.h. `op` has the shape function, if one is needed.
 std::vector<std::string> sample_calls(const op::Program& program, const yard_op_t* op,
                                       std::span<const Config> configs, size_t limit);
 
-// The dtypes that the schema allows for each variable, or `usual` if it leaves them open.
+// Returns the dtypes that the schema allows for each variable, or `usual` if it leaves them open.
 std::map<std::string, std::vector<DType>> types_by_variable(const op::Schema& schema,
                                                             std::span<const DType> usual);
-// Whether it is an output that the inputs or the shape function of `op` determine.
+// Whether the inputs or the shape function of `op` determine this output.
 bool is_inferred(const op::Program& program, const yard_op_t* op, const op::Param& param);
-// The name of a field in rules. Empty if it has none.
+// Returns the name of a field in rules, or an empty text.
 std::string field_name(const op::Program& program, const op::Field& field);
-// The shape of a tensor with these sizes. vary(d, sizes) may change the sizes of a dimension or
-// leading group, and chooses those of unnamed dimensions.
+// Returns the shape of a tensor with these sizes. vary(d, sizes) may change the sizes of a
+// dimension or leading group, and chooses the sizes of unnamed dimensions.
 template <class F>
 std::vector<int64_t> shape_of(const op::Param& param, const Assignment& assignment, const F& vary) {
   std::vector<int64_t> to;
@@ -66,16 +66,17 @@ std::vector<int64_t> shape_of(const op::Param& param, const Assignment& assignme
   }
   return to;
 }
-// Strides with `step` for the innermost dimension, and with `gap` elements between rows.
+// Returns strides with `step` for the innermost dimension, and with `gap` elements between rows.
 std::vector<int64_t> strides_of(const std::vector<int64_t>& shape, int64_t step, int64_t gap);
 
 class Generator {
  public:
-  // Calls for a kernel with these limits, or from the schema alone. Borrows `program` and `op`.
+  // Generates calls for a kernel with these limits, or from the schema alone. Borrows `program` and
+  // `op`.
   Generator(const op::Program& program, const yard_op_t* op, uint64_t seed, int64_t max_elements,
             const CallLimits* limits = nullptr);
 
-  // Empty if no attempt of many gives a call that fits the schema.
+  // Returns nullopt if none of many attempts gives a call that fits the schema.
   std::optional<Case> next();
 
  private:
@@ -84,7 +85,7 @@ class Generator {
   // Makes the last dimensions of block-quantised tensors multiples of their blocks.
   void fit_blocks(Assignment& assignment);
   void broadcast(std::vector<int64_t>& sizes, bool group);
-  // Empty if the tensors are inferred.
+  // Returns nullopt if the tensors are inferred.
   std::optional<op::SpecValue> tensors(const op::Param& param, const Assignment& assignment);
   std::optional<op::SpecValue> scalar(const op::Param& param, const Assignment& assignment);
   // Adds the inferred outputs to the spec, so that they get layouts, too.

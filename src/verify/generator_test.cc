@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generated calls fit their schema, cover it, and depend on the seed only.
+// Tests that generated calls fit their schema, cover it, and depend only on the seed.
 #include "verify/generator.h"
 #include "op/facts.h"
 
@@ -98,7 +98,7 @@ TEST(Generator, SizesAtTheBoundariesOfLimitsAreCalled) {
   for (const int64_t d : {48, 56, 64, 984, 992, 1000}) EXPECT_TRUE(sizes.contains(d)) << d;
 }
 
-// What must be covered within 300 calls of a row-wise op.
+// These must be covered within 300 calls of a row-wise op.
 TEST(Generator, CoversEdgeCases) {
   const op::Program p =
       op::Program::compile(
@@ -159,13 +159,13 @@ TEST(Generator, OptionalsEnumsAndClauses) {
     styles.insert(c.call.args()[p.index_of("style")].u.i);
     dims.insert(c.call.args()[p.index_of("rotary_dim")].u.i);
   }
-  // Every combination but the one without positions and tables.
+  // All combinations occur except the one without positions and tables.
   EXPECT_EQ(given, (std::set<std::string>{"001", "010", "011", "101", "110", "111"}));
   EXPECT_EQ(styles, (std::set<int64_t>{0, 1}));
   EXPECT_TRUE(dims.count(0) && dims.size() > 4);
 }
 
-// The parts of the grammar that no built-in op uses.
+// These parts of the grammar are used by no built-in op.
 TEST(Generator, TheRestOfTheGrammar) {
   const std::pair<const char*, const char*> schemas[] = {
       {"broadcast", "f(out!: T[*rows, d], x: T[*rows, d], y: T[*rows|1, d|1])"},

@@ -23,7 +23,7 @@ auto bind(const op::Program& program, const CallTensors& tensors) {
   return op::bind(program, given);
 }
 
-// Values to try for an option. Its default has a larger share.
+// Returns values to try for an option. Its default has a larger share.
 std::vector<exec::OwnedValue> values_of(const op::Param& p) {
   const yard_value_t usual = op::default_value(p);
   std::vector<exec::OwnedValue> to;
@@ -91,7 +91,7 @@ void add_weight(const std::string& name, const TensorView& given, uint64_t seed,
   to.made.emplace_back(name, made.view());
 }
 
-// The form of a declared weight in a call. Empty if the call does not determine it.
+// Returns the form of a declared weight in a call, or nullopt if the call does not determine it.
 std::optional<TensorView> declared_form(const op::Program& program, const op::Call& call,
                                         const op::Param& p) {
   DType dtype = p.dtype;
@@ -152,7 +152,7 @@ Status KernelRunner::run(uint32_t flags, const CallTensors& tensors, exec::State
   const op::Program& program = candidates_.program();
   YARD_ASSIGN_OR_RETURN(const auto bound, bind(program, tensors));
   base::ThreadRecord& thread = base::this_thread();
-  // Kernels expect a guard, as inside of a call. The op record keeps alive what they use.
+  // Kernels expect a guard, as in any call. The op record keeps alive what they use.
   const base::Guard guard(thread);
   const exec::Request request{.op = program.name().c_str(),
                               .host = candidates_.host(),

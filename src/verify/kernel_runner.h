@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one kernel by itself, for conformance, smoke tests and canaries.
+// Runs a single kernel for conformance, smoke tests and canaries.
 #pragma once
 
 #include <yard/call_spec.h>
@@ -26,9 +26,9 @@ namespace yard::verification {
 
 struct OpUnderTest {
   std::shared_ptr<const registry::OpRecord> op_record;
-  std::set<std::string> kernels;  // ids of those to test
+  std::set<std::string> kernels;  // ids of the kernels to test
   select::ProcessState where;
-  std::vector<op::Call> calls = {};  // to make instead of generated ones
+  std::vector<op::Call> calls = {};  // used instead of generated calls
 };
 
 struct Outcome {
@@ -39,7 +39,8 @@ struct Outcome {
   std::string what = {};    // details, unless it simply passed
 };
 
-// One kernel as the only candidate, without policy and health. The kernel must outlive it.
+// Runs one kernel as the only candidate, without policy and health. The kernel must outlive the
+// runner.
 class KernelRunner {
  public:
   KernelRunner(const OpUnderTest& op, const registry::Kernel& kernel);
@@ -47,12 +48,13 @@ class KernelRunner {
   const registry::Kernel& kernel() const noexcept { return kernel_; }
   bool has_flag(uint32_t flag) const noexcept { return (kernel_.d.flags & flag) != 0; }
 
-  // Says why the probe of its backend fails. Empty if it succeeds.
+  // Returns why the probe of the kernel's backend fails, or an empty text.
   std::string unavailable() const;
-  // Says why the kernel does not accept the call. Empty if it does.
+  // Returns why the kernel does not accept the call, or nullopt.
   std::optional<Outcome> refusal(const op::Call& call) const;
-  // Runs it on any thread. `states` are those of an instance, or null for plain calls. A kernel
-  // that changes the floating-point control state has failed, and sets `changed_float_state`.
+  // Runs the kernel on any thread. `states` belong to an instance, or are null for plain calls. A
+  // kernel that changes the floating-point control state has failed, and sets
+  // `changed_float_state`.
   Status run(uint32_t flags, const CallTensors& tensors, exec::States* states = nullptr,
              bool* changed_float_state = nullptr) const;
   CallLimits limits() const;
@@ -72,7 +74,7 @@ struct TestInstance {
   exec::States states;
   std::string options;                 // such as "window=4, causal=true"
   std::string loaded;                  // such as "sink=f32[8]"
-  exec::Weights made;                  // of `weights`, or given
+  exec::Weights made;                  // of `weights`, or given by the caller
   std::vector<std::string> arguments;  // weights of the kernel that are arguments of the call
 
   void add_arguments(const registry::Kernel& kernel, const op::Program& program);
@@ -80,10 +82,11 @@ struct TestInstance {
   void load(const std::vector<Arg>& args);
 };
 
-// Makes instances from what a kernel declares and from what is given.
+// Makes instances from the kernel's declarations and from given options and weights.
 class InstanceGenerator {
  public:
-  // Varies the options that the reference kernel has, too. All must outlive it.
+  // Also varies the options that the reference kernel has. All arguments must outlive the
+  // generator.
   InstanceGenerator(const registry::Kernel& kernel, const registry::Kernel& reference,
                     const VerifyOptions& given);
 
@@ -105,7 +108,7 @@ Difference compare_results(const registry::Op& op, std::span<const CallTensors::
                            const CallTensors& expected,
                            std::span<const yard_tolerance_t> tolerances);
 
-// Returns null if the op has no kernel of that id.
+// Returns null if the op has no kernel with that id.
 const registry::Kernel* find_kernel(const registry::OpRecord& op_record, std::string_view id);
 // Returns the reference kernel of highest priority, or null. Its results are correct by definition.
 const registry::Kernel* reference_kernel(const registry::OpRecord& op_record);

@@ -11,7 +11,7 @@ namespace yard::verification {
 namespace {
 
 ParsedTensor parsed_tensor(const yard_tensor_t& t) {
-  const TensorView view(t);  // which has strides even if `t` has none
+  const TensorView view(t);  // has strides even if `t` has none
   return {view.dtype(),
           {view.shape().begin(), view.shape().end()},
           {view.strides().begin(), view.strides().end()},
@@ -37,7 +37,7 @@ decltype(ParsedArg::value) arg_value(const op::Param& p, const yard_value_t& v) 
   }
 }
 
-// The range of an argument's elements, from the first clause of the schema that applies.
+// Returns the range of an argument's elements, from the first clause of the schema that applies.
 std::optional<ParsedArg::Range> elements_of(const op::Program& program, const op::Call& call,
                                             const op::Param& p) {
   for (const op::Clause& c : program.schema().clauses) {
@@ -60,7 +60,7 @@ std::optional<ParsedArg::Range> elements_of(const op::Program& program, const op
   return std::nullopt;
 }
 
-// The input that an output is aliased to. In an op::Call they are the same object.
+// Returns the input that an output is aliased to. In an op::Call they are one object.
 std::string same_as(const op::Program& program, const op::Call& call, uint32_t out) {
   const yard_value_t& v = call.args()[out];
   if (v.tag != YARD_TAG_TENSOR || !program.schema().params[out].is_output()) return "";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call as plain data (yard/call_spec.h).
+// Converts a call to plain data (yard/call_spec.h).
 #pragma once
 
 #include <yard/call_spec.h>
@@ -13,7 +13,8 @@ namespace yard::verification {
 
 ParsedCall parsed_call(const op::Program& program, const op::Call& call);
 
-// The name of a tensor: "x", or "xs[1]" for a tensor of a list. `item` is -1 if there is no list.
+// Returns the name of a tensor, such as "x", or "xs[1]" for a tensor of a list. `item` is -1
+// outside of lists.
 std::string tensor_name(const std::string& param, int item);
 
 }  // namespace yard::verification

@@ -8,7 +8,7 @@
 
 namespace yard::verification {
 
-// splitmix64: the same numbers on every machine.
+// splitmix64, which gives equal numbers on every machine.
 class Random {
  public:
   explicit Random(uint64_t seed) noexcept : state_(seed) {}
@@ -18,9 +18,9 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
     return z ^ (z >> 31);
   }
-  // In [0, 1).
+  // Returns a number in [0, 1).
   double unit() noexcept { return static_cast<double>(bits() >> 11) * 0x1p-53; }
-  // In [0, n); 0 when n is 0.
+  // Returns a number in [0, n), or 0 if n is 0.
   uint64_t below(uint64_t n) noexcept { return n == 0 ? 0 : bits() % n; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sample calls on which to try rules.
+// Makes sample calls on which to try rules.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -45,7 +45,7 @@ double unordered(int64_t i) { return std::bit_cast<double>(i >= 0 ? i : INT64_MI
 
 int64_t value_of(const Device& d) { return (int64_t{d.type} << 16) | (d.index + 1); }
 
-// Texts for which the test is likely to hold; find_matching() checks.
+// Returns texts for which the test is likely to hold. find_matching() checks them.
 std::vector<std::string> texts_like(policy::Test::Kind kind, const std::string& pattern) {
   if (kind == policy::Test::Kind::kTextOneOf) return {pattern};
   const bool regex = kind == policy::Test::Kind::kRegex;
@@ -61,11 +61,11 @@ std::vector<std::string> texts_like(policy::Test::Kind kind, const std::string& 
   return to;
 }
 
-// A call in the making. At first it has the values of a call without constraints.
+// A call under construction. It starts with the values of a call without constraints.
 struct Draft {
   int64_t rows = 8, size = 128;  // of leading groups, of other dimensions
   size_t dtype = 0;              // index into the list of dtypes of each variable
-  bool optionals = true;         // whether they are given
+  bool optionals = true;         // whether optional arguments are given
   int layout = 0;                // 0 contiguous, 1 padded rows, 2 strided elements
   uint32_t flags = 0;
 
@@ -88,7 +88,8 @@ struct Draft {
 
 class Sampler {
  public:
-  // `program` and `op` must outlive it; `op` has the shape function, if the schema needs one.
+  // `program` and `op` must outlive the sampler. `op` has the shape function, if the schema needs
+  // one.
   Sampler(const op::Program& program, const yard_op_t* op, size_t limit)
       : program_(program),
         s_(program.schema()),
@@ -154,7 +155,7 @@ class Sampler {
     return p.variable.empty() ? std::vector<DType>{p.dtype} : types_.at(p.variable);
   }
 
-  // Values on both sides of each test of an axis, or all values if there are few.
+  // Returns values on both sides of each test of an axis, or all values if there are few.
   std::vector<Value> values(const policy::Conditions& conditions, uint16_t a) const {
     const Axis& axis = conditions.axes()[a];
     const bool number = axis.kind == Axis::Kind::kNumber, device = axis.kind == Axis::Kind::kDevice;
@@ -191,7 +192,7 @@ class Sampler {
     return to;
   }
 
-  // The first value for which all conditions on this axis hold, or the first of all.
+  // Returns the first value for which all conditions on this axis hold, or the first of all.
   Value find_matching(const policy::OpRules& rules, uint16_t a,
                       const std::vector<Value>& values) const {
     const policy::Conditions& conditions = rules.conditions();
@@ -211,7 +212,7 @@ class Sampler {
     return first != values.end() ? *first : values[0];
   }
 
-  // Empty if the constraints contradict each other or the schema.
+  // Returns nullopt if the constraints contradict each other or the schema.
   std::optional<op::Call> make(Draft draft, std::span<const Constraint> constraints) const {
     draft.layouts.assign(s_.params.size(), draft.layout);
     draft.counts.assign(s_.params.size(), 2);
@@ -337,7 +338,7 @@ class Sampler {
         std::vector<op::TensorSpec>(static_cast<size_t>(from.counts[param]), std::move(t))};
   }
 
-  // Empty if the schema has a default.
+  // Returns nullopt if the schema has a default.
   static std::optional<op::SpecValue> scalar(const op::Param& p, const Draft& from) {
     if (const auto it = from.scalars.find(p.name); it != from.scalars.end()) return it->second;
     if (p.kind == op::Kind::kInt) return op::SpecValue{from.assignment.numbers.at(p.name)};

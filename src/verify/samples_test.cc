@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sample calls fit their op, and match and just miss every rule.
+// Tests that sample calls fit their op, and match and just miss every rule.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ constexpr const char* kAttend =
     "\"\", "
     "window: int = 0) where T in {f32, bf16}, head_dim % 8 == 0, window <= seq_len";
 
-// The conditions of one rule for every op.
+// Returns the conditions of one rule for every op.
 Config rule(const std::string& conditions) {
   ConfigReading r = parse_config(
       "version: '1.0'\ndispatch_rules: [{operation: '*', kernel: '*', conditions: " + conditions +
@@ -40,7 +40,7 @@ std::vector<std::string> samples(const op::Program& p, const std::vector<Config>
   return sample_calls(p, nullptr, configs, limit);
 }
 
-// For how many calls the rule holds, and for how many it does not.
+// Returns for how many calls the rule holds, and for how many it does not.
 std::pair<size_t, size_t> sides(const op::Program& p, const Config& config) {
   const policy::OpRules rules = policy::compile_rules(config, p);
   std::pair<size_t, size_t> to;

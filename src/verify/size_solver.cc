@@ -28,11 +28,12 @@ constexpr int64_t kModelSizes[] = {64,    80,    96,    112,   128,    192,    2
 constexpr int64_t kTokens[] = {1, 2, 7, 8, 16, 32, 64, 128, 256, 512, 1000, 1024, 2048, 4096};
 constexpr int64_t kUsualElements = 1 << 15;
 constexpr double kMostProduct = 1 << 28;  // of all sizes of a call: reference kernels are slow
-constexpr double kMostWork = 1 << 20;     // the same, of a call made for one of its sizes
-constexpr int64_t kOneEach = 8192;        // with a size above it, all others are 1 if they can be
+// Product of all sizes of a call that is made for one of its sizes.
+constexpr double kMostWork = 1 << 20;
+constexpr int64_t kOneEach = 8192;  // if a size is larger, all others are 1 if possible
 constexpr int64_t kMostStep = 1ll << 31;
 
-// By SizeSolver::Profile.
+// Indexed by SizeSolver::Profile.
 constexpr std::span<const int64_t> kSizes[] = {kEdges,  kEdges,      kOdds,     kPrimes,
                                                kPowers, kNearPowers, kTypicals, kFew};
 
@@ -40,7 +41,7 @@ int64_t pick(std::span<const int64_t> from, Random& random) {
   return from[random.below(from.size())];
 }
 
-// The multiples of `step` from `low` to `high`, which pass all tests of ranges and multiples.
+// The multiples of `step` from `low` to `high` that pass all tests of ranges and multiples.
 struct Passing {
   int64_t low, high, step = 1;
 
@@ -64,14 +65,14 @@ struct Passing {
   }
 };
 
-// (a c b) == (b mirrored(c) a).
+// (a c b) equals (b mirrored(c) a).
 op::Compare mirrored(op::Compare c) {
   using enum op::Compare;
   constexpr op::Compare kMirrored[] = {kEq, kNe, kGt, kGe, kLt, kLe};
   return kMirrored[static_cast<size_t>(c)];
 }
 
-// A value v for which `factor * v c bound` holds, often one at the edge.
+// Returns a value v for which `factor * v c bound` holds, often one at the edge.
 std::optional<int64_t> solve(int64_t factor, op::Compare c, int64_t bound, int64_t now,
                              Random& random) {
   if (c == op::Compare::kNe) return now + 1;
@@ -92,7 +93,7 @@ std::optional<int64_t> solve(int64_t factor, op::Compare c, int64_t bound, int64
 // The sizes of a tensor, or of a call.
 struct SizeSolver::Sizes {
   double product = 1;
-  int64_t* largest = nullptr;  // of those that are not pinned
+  int64_t* largest = nullptr;  // the largest size that is not pinned
 
   void add(int64_t& size, int64_t factor, bool is_pinned) {
     product *= static_cast<double>(size) * static_cast<double>(factor);
@@ -256,7 +257,7 @@ SizeSolver::Sizes SizeSolver::all_sizes(Assignment& assignment,
   return all;
 }
 
-// Few calls are large, since reference kernels are slow.
+// Few calls are large, because reference kernels are slow.
 void SizeSolver::shrink(Assignment& assignment, const std::set<std::string>& pinned) const {
   const int64_t limit =
       profile_ == Profile::kLarge ? max_elements_ : std::min(max_elements_, kUsualElements);
@@ -312,7 +313,7 @@ bool SizeSolver::satisfy(Assignment& assignment, const op::Clause& c,
   std::optional<int64_t> value;
   bool change_left = false;
   if (multiple) {
-    // To a multiple of the divisor, or to a divisor.
+    // Rounds to a multiple of the divisor, or chooses a divisor.
     change_left = !free_right || (free_left && random.below(2) != 0);
     value = *left > *right ? *left - over : *right;
     if (!change_left) {

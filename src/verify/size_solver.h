@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values for dimensions, leading groups and integer arguments that satisfy the clauses of a schema.
+// Chooses values for dimensions, leading groups and integer arguments that satisfy the clauses of a
+// schema.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ struct Assignment {
   std::map<std::string, std::vector<int64_t>> groups;  // leading dimensions
   std::vector<bool> present;                           // by parameter
 
-  // The number or product that a name stands for. Empty if no given argument determines it.
+  // Returns the number or product that a name stands for, or nullopt if no given argument
+  // determines it.
   std::optional<int64_t> value(const op::Schema& schema, const std::string& name) const;
   // Sets the value of a name. A group keeps its rank, which becomes at least 1.
   void set(const std::string& name, int64_t value);
@@ -29,13 +31,13 @@ struct Assignment {
 using VariableTypes = std::map<std::string, DType>;
 
 struct SizeLimits {
-  // By dimension, leading group (its product) and integer argument.
+  // Indexed by dimension, leading group (its product) and integer argument.
   std::map<std::string, std::vector<op::IntegerTest>> numbers;
   std::map<std::string, std::pair<int, int>> ranks;  // of leading groups
   std::map<size_t, bool> present;                    // by parameter
 };
 
-// A size that deserves a call of its own.
+// A size that gets a separate call.
 struct SizePoint {
   std::string name;
   int64_t size = 0;
@@ -43,20 +45,21 @@ struct SizePoint {
 
 class SizeSolver {
  public:
-  // Keeps tensors below `max_elements`, where free sizes allow it. The schema must outlive it.
+  // Keeps tensors below `max_elements` if free sizes allow it. The schema must outlive the solver.
   SizeSolver(const op::Schema& schema, int64_t max_elements, SizeLimits limits = {});
 
   // Chooses optionals and sizes. The clauses may not all hold, so the caller checks them. With a
-  // point, chooses its size and few of everything else; empty if the call would take too long.
+  // point, chooses its size and small sizes for everything else. Returns nullopt if the call would
+  // take too long.
   std::optional<Assignment> next(const SizePoint* point, Random& random,
                                  const VariableTypes& types);
-  // The boundaries of the limits, and sizes of well-known models within them.
+  // Returns the boundaries of the limits, and sizes of well-known models within them.
   std::vector<SizePoint> points() const;
   // Gives or omits the optionals as the clauses require with these dtypes.
   void require_optionals(Assignment& assignment, const VariableTypes& types, Random& random) const;
   // Changes names that are not `pinned` until the clauses hold, for at most a few rounds.
   void repair(Assignment& assignment, const std::set<std::string>& pinned, Random& random) const;
-  // A size for an unnamed dimension.
+  // Returns a size for an unnamed dimension.
   int64_t size(Random& random);
 
  private:
@@ -68,7 +71,7 @@ class SizeSolver {
   // Halves sizes until each tensor, and the product of all sizes, is small enough.
   void shrink(Assignment& assignment, const std::set<std::string>& pinned) const;
   Sizes all_sizes(Assignment& assignment, const std::set<std::string>& pinned) const;
-  // Whether a name was changed to pass its limits.
+  // Returns whether a name was changed to pass its limits.
   bool apply_limits(Assignment& assignment, const std::set<std::string>& pinned) const;
   bool satisfy(Assignment& assignment, const op::Clause& clause,
                const std::set<std::string>& pinned, Random& random) const;

@@ -62,7 +62,7 @@ struct CopyOp {
     used.assign(options.expectations.size(), false);
     return check_conformance({shelf.op_record("copy"), std::move(ids), {}}, options, used).kernels;
   }
-  // The report of one kernel.
+  // Returns the report of one kernel.
   KernelReport verify(const yard_kernel_t& kernel, VerifyOptions options = {}) {
     shelf.put(kernel);
     return run({kernel.id}, std::move(options)).at(0);

@@ -38,7 +38,7 @@ Status check_names(const detail::Core& core, const dispatch::Snapshot& s, const 
   return known(o.backend, base::keys(s.state->backends), "backend");
 }
 
-// The kernels that the options name, by op. Those of the plugin that they name hold `keep`.
+// Returns the kernels that the options name, by op. Kernels of a named plugin hold `keep`.
 Result<std::vector<OpUnderTest>> ops_under_test(const detail::Core& core,
                                                 const dispatch::Snapshot& s, const VerifyOptions& o,
                                                 const void* keep) {
@@ -85,7 +85,8 @@ Status check_options(const std::vector<OpUnderTest>& all, const VerifyOptions& o
   return {};
 }
 
-// Verifies the functions that the options name, none if the options name an op or a kernel.
+// Verifies the functions that the options name. Verifies none if the options name an op or a
+// kernel.
 Result<std::vector<FunctionReport>> verify_functions(const Runtime& runtime, const VerifyOptions& o,
                                                      const void* keep) {
   if (!o.op.empty() || !o.kernel.empty() || !o.calls.empty()) return std::vector<FunctionReport>();
