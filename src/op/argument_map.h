@@ -32,7 +32,6 @@ enum Transform : uint32_t {
   kAlign = 8,
   kPad = 16,
 };
-// Returns text such as "permute, cast".
 std::string transforms_text(uint32_t bits);
 
 // A parameter as its descriptor states it.
@@ -65,8 +64,7 @@ struct KernelParam {
 
   // Returns the transforms that a tensor with facts needs, or 0 if it is passed on.
   uint32_t transforms(const yard_tensor_t& t) const noexcept;
-  // Returns the dtype in which the kernel gets a tensor, or DType::invalid if the kernel does not
-  // take it.
+  // Returns the dtype in which the kernel gets a tensor, or DType::invalid if it does not take it.
   DType dtype_for(DType dtype) const noexcept;
   // Returns the dtypes that the kernel takes, as they are or converted.
   uint64_t accepted() const noexcept;

@@ -39,11 +39,9 @@ struct Arguments {
 Result<Arguments> bind(const Program& program, std::span<const Given> given,
                        Positional positional = Positional::kAll);
 
-// Returns a scalar as an argument, which borrows its text.
 inline yard_value_t scalar(const Value& value) noexcept { return value.c(); }
 
-// Returns the default of a scalar parameter, or NONE if it has no default. Borrows a string from
-// the parameter.
+// Returns the default of a scalar parameter, or NONE. Borrows a string from the parameter.
 yard_value_t default_value(const Param& param) noexcept;
 
 }  // namespace yard::op

@@ -97,8 +97,7 @@ inline constexpr std::pair<std::string_view, uint32_t> kCallFlags[] = {
 // Also accepts the line that a verbose runtime prints for a call.
 Result<CallSpec> parse_call_spec(std::string_view text);
 
-// Returns the canonical text. It writes the device of a tensor only if it differs from the call's
-// device.
+// Returns the canonical text. It states the device of a tensor only if it differs from the call's.
 std::string to_string(const CallSpec& spec);
 std::string to_string(const SpecValue& value);
 std::string to_string(const TensorSpec& tensor);

@@ -32,8 +32,7 @@ inline bool has_whole_units(const yard_tensor_t* t) noexcept {
   return t->strides[inner] == 1;
 }
 
-// Facts that follow from strides and sizes. read() returns false if a size is negative or something
-// overflows.
+// Facts from strides and sizes. read() returns false if a size is negative or something overflows.
 struct StrideFacts {
   bool compact = true, plain = true, empty = false;
   int64_t extent = 1;  // elements from the first to the last, if `plain`

@@ -87,8 +87,7 @@ class BoundedSum {
 
   static constexpr int kMost = 2 * YARD_MAX_RANK + 2;
   Term terms_[kMost];
-  // For the terms from i on: the largest sum, the common divisor, and whether all multiples are
-  // reached.
+  // For the terms from i on: the largest sum, the common divisor, and whether all multiples occur.
   Wide reach_[kMost + 1], unit_[kMost + 1];
   bool dense_[kMost + 1];
   int count_ = 0;

@@ -45,12 +45,11 @@ enum class Overlap : uint8_t {
 };
 
 // Exact for all usual layouts; interleaved slices of one buffer do not overlap. Returns kPartial
-// for strides that would take too long. Tensors without data or elements
-// overlap nothing. Both need facts. Does not allocate.
+// for strides that would take too long. Tensors without data or elements overlap nothing. Both
+// tensors need facts. Does not allocate.
 Overlap overlap(const yard_tensor_t& a, const yard_tensor_t& b) noexcept;
 
-// Whether two indices of the tensor are the same element. Exact, or true if that would take too
-// long.
+// Whether two indices are the same element. Exact, or true if that would take too long.
 bool overlaps_itself(const yard_tensor_t& t) noexcept;
 
 // Returns the span of a tensor in units of 64 bytes. Sign extension makes an unknown span (and any

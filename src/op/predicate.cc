@@ -68,8 +68,8 @@ namespace {
 // because its size may be 1.
 Field named_field(const Schema& s, const Dim& named) {
   const bool leading = named.kind == Dim::Kind::kLeading;
-  // Lower ranks are better: required before optional, inputs before outputs, no factor before a
-  // factor.
+  // Lower ranks are better: required before optional, inputs before outputs, 1 before other
+  // factors.
   const auto rank_of = [](const Param& p, const Dim& d) {
     return (p.is_required() ? 0 : 4) + (p.is_output() ? 2 : 0) + (d.number == 1 ? 0 : 1);
   };

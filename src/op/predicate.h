@@ -211,8 +211,7 @@ inline bool holds(const Predicate& p, const yard_value_t* args) noexcept {
 // has a separate one.
 inline constexpr uint32_t kNoHalfOctave = 127;
 uint32_t half_octave(int64_t v) noexcept;
-// Returns the least value of the half octave that contains `v`, -1 for negative values, and kAbsent
-// for kAbsent.
+// Returns the least value of `v`'s half octave: -1 if `v` is negative, kAbsent if it is kAbsent.
 int64_t half_octave_floor(int64_t v) noexcept;
 
 }  // namespace yard::op

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the tokens of the schema and CallSpec grammars, and reports errors at a column. Internal to
-// src/op.
+// Reads tokens of the schema and CallSpec grammars, and reports errors at a column. Internal.
 #pragma once
 
 #include <fmt/format.h>

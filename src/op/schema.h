@@ -176,8 +176,7 @@ std::string type_text(const Param& param);
 
 // The largest factor in `k*d`.
 inline constexpr int64_t kMaxFactor = 65535;
-// The limit of names of dimensions, integers and dtype variables in a schema. Leading groups count
-// twice.
+// The limit of named dimensions, integers and dtype variables. Leading groups count twice.
 inline constexpr size_t kMaxNames = 64;
 // The limit of optional or list parameters that bind a name which no required parameter binds.
 inline constexpr size_t kMaxSources = 6;

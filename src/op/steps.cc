@@ -391,8 +391,7 @@ class StepDescription {
     return about(p, "it is written, and some of its elements share memory: " + to_string(found));
   }
 
-  // Returns a parameter's type with the values that were known before its tensor, such as
-  // "f32[8,4096]".
+  // Returns a parameter's type with the values known before its tensor, such as "f32[8,4096]".
   std::string expected(const Param& p) const {
     std::string out = p.variable.empty() ? yard::to_string(p.dtype) : p.variable;
     if (const uint8_t r = reg(p.variable); known(r)) out = dtype_name(r);

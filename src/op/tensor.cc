@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of TensorView that are not inlined into calls, and the names of dtypes, devices and
-// kinds.
+// The parts of TensorView that are not inlined, and the names of dtypes, devices and kinds.
 #include <yard/tensor.h>
 
 #include <yard/plugin.h>

@@ -34,8 +34,7 @@ namespace {
 constexpr const char* kHoldsLater = "it holds once there is one";
 constexpr const char* kNoFallback = "no call falls back to it";
 
-// How to treat an unknown name. kLater gives a warning, or an error if the name is similar to a
-// known one.
+// How to treat an unknown name. kLater is a warning, or an error if a known name is similar.
 enum class Unknown : uint8_t { kError, kLater, kFine };
 Unknown unless(bool optional, Unknown otherwise = Unknown::kError) {
   return optional ? Unknown::kFine : otherwise;
@@ -71,7 +70,6 @@ class Checker {
   }
 
  private:
-  // Applies the Config to the known ops as a runtime does.
   void apply(const RulesByOp& rules) {
     process_.file = std::make_shared<FileRules>(with_sections(config_), rules);
     process_.in_force = process_.file->said, process_.mapped = known_.mapped;
@@ -137,8 +135,7 @@ class Checker {
       to_.warn(at, std::move(found) + " yet", later);
   }
 
-  // Returns false, after adding a problem, if no op has the name. `later` is the consequence for
-  // now.
+  // Returns false, after adding a problem, if no op has the name.
   bool check_op(const std::string& op, Unknown unknown, const Where& at, const char* later = "") {
     if (!matching(op).empty()) return true;
     if (has_wildcard(op))
@@ -162,8 +159,8 @@ class Checker {
     if (!why.empty()) to_.warn(at, fmt::format("{} is excluded by {}", text, why), barred);
   }
 
-  // Checks that one of the ops, or any op if `ops` is empty, has such a kernel. Unless `barred` is
-  // null, warns with it if the kernel may not run.
+  // Checks that one of the ops (or of all, if `ops` is empty) has such a kernel, and warns with
+  // `barred` if the kernel may not run.
   void check_kernel(const std::string& ops, const std::string& kernel, Unknown unknown,
                     const Where& at, const char* later = "", const char* barred = nullptr) {
     const bool any = ops.empty();
@@ -231,8 +228,7 @@ class Checker {
 
   // ---- Sections ----
 
-  // Denies, allows and locks may name kernels that are not registered yet. Chains and static maps
-  // may not.
+  // Denies, allows and locks may name kernels that come later. Chains and static maps may not.
   void check_sections() {
     const Config& c = process_.file->config;
     const auto section = [](const char* name) { return Path{&kTop, name}; };
@@ -367,8 +363,7 @@ class Checker {
                "expected another kernel");
   }
 
-  // A rule file must not choose where the process writes, but the program may: its values have no
-  // line. `inside` is the folder that is written to.
+  // Only the program, whose values have no line, may choose where the process writes.
   void check_output(const std::string& path, const std::filesystem::path& inside,
                     const Where& where) {
     namespace fs = std::filesystem;
@@ -409,8 +404,7 @@ class Checker {
   static Unknown unknown_op(const Rule& r) {
     return unless(r.optional, r.kernel.empty() ? Unknown::kLater : Unknown::kError);
   }
-  // Returns the rule's op. If it is unknown, returns the op that was probably meant, so that the
-  // rest of the rule can be checked.
+  // Returns the rule's op, or the op that was probably meant, so that the rest can be checked.
   template <class Rule>
   std::string meant_op(const Rule& r) {
     const bool unknown = unknown_op(r) == Unknown::kError && !r.operation.empty() &&
@@ -451,9 +445,8 @@ class Checker {
     check_conditions(op, r.conditions, conditions, keys);
   }
 
-  // A condition must fit every op that has all fields of the rule. If no op has one of the fields,
-  // each of the other conditions must fit the ops that have its field. Fields of announced ops are
-  // not known.
+  // A condition must fit every op that has all fields of the rule. If a field is unknown, the other
+  // conditions must fit the ops that have their fields. Fields of announced ops are not known.
   void check_conditions(const std::string& ops, const std::vector<Condition>& conditions,
                         const std::vector<ConditionReport>& reports, const Path& path) {
     const bool announced = std::ranges::any_of(

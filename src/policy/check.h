@@ -24,14 +24,12 @@ struct Known {
   Names modes = {};      // modes of the program
   Names functions = {};  // as group/name
   Names labels = {};     // in addition to kPlainLabels
-  // Rule files may have files written only below this folder. If empty, below the folder of the
-  // rule file.
+  // Rule files may have files written only below this folder, or below their own if it is empty.
   std::string output_directory = {};
   StaticMap mapped = {};  // static map of the program
 };
 
-// docs/reference/rules.md lists the problems that are found. `compiled` gets the rules of every op
-// whose program is known.
+// docs/reference/rules.md lists the problems. `compiled` gets the rules of every known program.
 std::vector<ConfigProblem> check_config(const Config& config, const Known& known,
                                         RulesByOp* compiled = nullptr);
 

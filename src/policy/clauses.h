@@ -39,8 +39,7 @@ struct Clause {
     kReferenceOnly,
     kOrder,
     kStatic,
-    // These change the order of kernels. kPrefer names kinds, and kChain the fallbacks after the
-    // first choice.
+    // These change the order of kernels. kPrefer names kinds, and kChain names fallbacks.
     kMap,
     kChoose,
     kScore,
@@ -61,7 +60,6 @@ struct Clause {
   size_t place(const KernelFacts& k) const;
 };
 
-// The result of compiling a condition.
 struct ConditionReport {
   bool known = false;              // some op has the field
   std::optional<Wrong> wrong;      // invalid for an op that has all fields of the rule
@@ -93,8 +91,7 @@ OpRules compile_rules(const Config& config, const op::Program& program,
 // Returns null if the op has no rules.
 using RulesByOp = std::map<std::shared_ptr<const op::Program>, std::shared_ptr<const OpRules>>;
 
-// Returns the value of an op in a map from names and globs, or null. An exact name beats a glob,
-// and a longer glob beats a shorter one.
+// Returns the value of an op in a map from names and globs, or null. Exact, then longer keys win.
 template <class Map>
 const typename Map::mapped_type* find_for_op(const Map& map, std::string_view op) {
   if (const auto it = map.find(op); it != map.end()) return &it->second;
@@ -181,7 +178,6 @@ class Clauses {
   int tier(size_t kernel) const noexcept { return tiers_[kernel]; }
   std::span<const ClauseGroup> groups() const noexcept { return groups_; }
   const std::vector<uint16_t>& chain() const noexcept { return chain_; }
-  // Returns the op's static kernel, which may be empty.
   const std::string& mapped() const noexcept { return mapped_; }
 
   // Returns null if no rule applies.

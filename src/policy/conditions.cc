@@ -118,8 +118,7 @@ namespace {
 
 bool is_pattern(Operator op) { return op == Operator::kMatch || op == Operator::kRegex; }
 
-// Returns the names of the values of a field with a closed list of values. Dtypes also have the
-// names of numpy and torch.
+// Returns the names of a field's closed list of values. Dtypes also have other projects' names.
 std::vector<std::pair<std::string, int64_t>> named_values(const OpField& field) {
   std::vector<std::pair<std::string, int64_t>> to;
   for (const std::string& word : field.words) to.emplace_back(word, to.size());
@@ -207,8 +206,7 @@ struct TestMaker {
     }
     const bool above = comparison == Operator::kGt || comparison == Operator::kGe;
     if (!above && comparison != Operator::kLt && comparison != Operator::kLe) return true;
-    // The limit is the least value above the threshold. No threshold holds for NaN, which comes
-    // after all numbers.
+    // The limit is the least value above the threshold. NaN comes last and passes no threshold.
     const bool next = comparison == Operator::kGt || comparison == Operator::kLe;
     const int64_t a = test.integers[0], least = ordered(-HUGE_VAL), most = ordered(HUGE_VAL);
     test.integers.clear();

@@ -72,8 +72,7 @@ class Conditions {
 
  private:
   friend class ConditionCompiler;
-  // Tests of one axis that a binary search answers, because all are `>= n`, all are `== n`, or all
-  // compare with one text.
+  // Tests of one axis for a binary search: all `>= n`, all `== n`, or comparisons with one text.
   struct Run {
     uint16_t axis = 0;
     bool at_least = false;
@@ -90,7 +89,6 @@ class Conditions {
   bool reads_scalars_ = false, reads_labels_ = false;
 };
 
-// An invalid condition.
 struct Wrong {
   std::string found, right;
 };

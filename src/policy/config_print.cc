@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns a Config into a YAML tree, which is printed or compared with another one. Also makes the
-// JSON Schema of rule files.
+// Turns a Config into a YAML tree to print or compare, and makes the JSON Schema of rule files.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <yard/config.h>

@@ -147,8 +147,7 @@ class TreeReader {
     });
   }
 
-  // Keeps the places of names in lists, entries of maps and single values, which have no member for
-  // their place.
+  // Keeps the places of list items, map entries and values that have no member for their place.
   void remember_places(At at, const Form& form) {
     const auto add = [&](const std::string& name, YamlMark mark) {
       to_.sources.places.emplace(to_string(at.path, true) + "/" + name, place(mark));

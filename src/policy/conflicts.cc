@@ -23,8 +23,7 @@ class CallSets {
   const Test& test(uint32_t literal) const { return on_.tests()[literal / 2]; }
   uint16_t axis(uint32_t literal) const { return test(literal).axis; }
 
-  // Makes a call that passes the literals and lacks all other fields. Returns an axis on which no
-  // value passes, or -1.
+  // Makes a call that passes the literals. Returns an axis on which no value passes, or -1.
   int sample(Literals of) {
     call_.assign(on_.axes().size(), {});
     truth_.clear();
@@ -41,8 +40,8 @@ class CallSets {
     return -1;
   }
 
-  // Whether the rule holds for every call that passes `narrow`. Call sample(narrow) first. Counts
-  // `most` down, and returns false at its end.
+  // Whether the rule holds for every call that passes `narrow`. Call sample(narrow) first. Returns
+  // false once `most` is used up.
   bool covers(const Clause& rule, Literals narrow, size_t& most) {
     constexpr size_t kCost = 600;  // cost of comparing all values
     if (truth_.empty()) {
@@ -81,8 +80,7 @@ class CallSets {
     });
   }
 
-  // Whether a value passes the literals on its axis. A text that no test lists passes each pattern,
-  // because it may match it.
+  // Whether a value passes the literals on its axis. Patterns may match texts that no test lists.
   bool passes(Literals of, uint16_t index, const AxisValue& v) const {
     return std::all_of(of.begin(), of.end(), [&](uint32_t l) {
       if (axis(l) != index || (is_unlisted(v) && is_pattern(l))) return true;

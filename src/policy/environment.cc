@@ -57,8 +57,7 @@ std::string unknown_variable(const std::string& name) {
   return "unknown variable; " + suggestion(large, known, "expected " + base::one_of(known));
 }
 
-// Sets the member of the variable's row to the value, or to the last valid one. Returns false if no
-// row has the variable.
+// Sets the variable's member to the value, or to the last valid one. Returns false if unknown.
 template <class T>
 bool read_row(const std::string& name, std::string_view text, const T& last, T& to,
               Problems& wrong) {

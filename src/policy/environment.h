@@ -18,8 +18,7 @@ struct EnvProblem {
 
   bool operator==(const EnvProblem&) const = default;
 };
-// Formats a problem like `YARD_PREFER="vendr": expected default, vendor or reference; did you mean
-// 'vendor'?`
+// Formats a problem like `YARD_PREFER="vendr": expected default, vendor or reference`.
 std::string to_string(const EnvProblem& problem);
 
 struct Environment {
@@ -36,8 +35,7 @@ struct Environment {
 Environment read_environment(const Variables& variables, const Environment& last_good,
                              std::vector<EnvProblem>& problems);
 
-// Returns the variables YARD_* of the process. Like getenv, requires that no other thread changes
-// the environment meanwhile.
+// Returns the variables YARD_*. No other thread may change the environment meanwhile.
 Variables yard_variables();
 
 // Returns the known variables, except the switches of single backends.

@@ -55,8 +55,7 @@ struct Axis {
   std::vector<int64_t> domain = {};  // all values that calls can have, if these are a closed list
   // Integers with equally many cuts at or below them pass the same tests. Ascending.
   std::vector<int64_t> cuts = {};
-  // Axes of text have instead the texts that tests compare with and the indices of tests with
-  // patterns.
+  // Axes of text have instead the texts that tests compare with, and the indices of pattern tests.
   std::vector<std::string> words = {};
   std::vector<uint32_t> patterns = {};
   uint32_t bits = 0, first_bit = 0;  // the part of a key, which ends with one bit for each pattern
@@ -147,7 +146,6 @@ inline constexpr AttentionOp kAttentionOps[] = {
 };
 // Conditions may name these labels without `label.`.
 inline constexpr const char* kPlainLabels[] = {"model", "phase", "tenant", "pp_size", "tp_size"};
-// Fields of every op.
 inline constexpr const char* kCallFields[] = {"capturing", "contiguous", "deterministic",
                                               "device",    "dtype",      "inference",
                                               "layout",    "platform"};
@@ -175,9 +173,8 @@ bool has_operator(FieldType type, Operator op) noexcept;
 // Returns how values of the field look, such as "a whole number".
 std::string type_text(const OpField& field);
 
-// The field and operator of a condition's key. A field with the name of the whole key comes first,
-// then the longest operator that leaves the name of a field. After `label.` an operator is always
-// split off.
+// The field and operator of a key. A field named like the whole key comes first, then the longest
+// operator that leaves a field. After `label.` an operator is always split off.
 struct SplitKey {
   const OpField* field = nullptr;  // null if the op has no such field
   Operator op = Operator::kEq;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where policies come from: sources, modes of the program, the rule file in force, and the policy
-// of the process.
+// Where policies come from: sources, modes of the program, rule files, and the process.
 #pragma once
 
 #include <yard/config.h>

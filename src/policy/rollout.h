@@ -45,8 +45,7 @@ struct RolloutResult {
 
 class Rollout {
  public:
-  // The calls and checked results that must be there before error rates, times and results are
-  // judged.
+  // Error rates, times and results are judged only after this many calls and checked results.
   static constexpr uint64_t kEnough = 20, kEnoughToTime = 50, kEnoughChecks = 5;
   static constexpr uint64_t kEnoughOfAKind = 5;  // calls of a kind on each side
   // Calls of further kinds are counted but not compared.

@@ -121,7 +121,6 @@ Status read_one(std::string_view text, const Form& form, int64_t& to);
 Status read_one(std::string_view text, const Form& form, double& to);
 Status read_one(std::string_view text, const Form& form, std::chrono::nanoseconds& to);
 Status read_one(std::string_view text, const Form& form, std::string& to);
-// Returns the index of the word.
 Result<size_t> read_word(std::string_view text, std::span<const char* const> words);
 template <class V>
 requires std::is_enum_v<V> || std::is_same_v<V, int> Status read_one(std::string_view text,
@@ -145,8 +144,7 @@ Orders read_orders(std::string_view text, Problems& problems);
 
 // The path of a value in a file, such as settings.cache or settings["b c"].
 std::string child_path(std::string parent, std::string_view key);
-// The keys and indices that lead to a value. It becomes text only for problems. Borrows the keys
-// and the path above.
+// The keys and indices that lead to a value. Borrows the keys and the path above.
 struct Path {
   const Path* up = nullptr;
   std::string_view key = {};  // null if this part is an index
@@ -154,16 +152,14 @@ struct Path {
   bool known = true;  // all keys are keys of rule files, and not names that a file contains
 };
 inline constexpr Path kTop;
-// Returns text such as "dispatch_rules[2].conditions.batch_size_gte". If `all` is false, returns
-// only the known part.
+// Returns "dispatch_rules[2].conditions". If `all` is false, returns only the known part.
 std::string to_string(const Path& path, bool all = true);
 // Returns "did you mean 'NAME'?" if a known name is similar, else `otherwise`.
 std::string suggestion(std::string_view name, const Names& known, std::string otherwise = {});
 // Like suggestion(), but lists the known names instead of `otherwise` if they are few.
 std::string advice(std::string_view name, const Names& known, const std::string& otherwise);
-// Returns the known name that was probably meant, because only a few letters differ. Names that
-// differ only in digits are different names, and a common prefix such as `vendor.` does not make
-// names similar.
+// Returns the known name that was probably meant: only a few letters differ, and not only digits. A
+// common prefix such as `vendor.` does not make names similar.
 std::string_view near_miss(std::string_view name, const Names& known);
 // Returns the value for messages, in quotes if it was quoted, is long or has unusual characters.
 std::string shown(std::string_view text, bool quoted);

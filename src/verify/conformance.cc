@@ -187,8 +187,7 @@ Outcome judge(const KernelRunner& k, const CaseRun& t, const registry::Op& op) {
   return outcome;
 }
 
-// Returns a seed for the calls of an op or kernel, so that they do not depend on which others are
-// tested.
+// Returns a seed for an op or kernel that does not depend on which others are tested.
 uint64_t seed_of(const std::string& name, uint64_t seed) {
   for (const char c : name) seed = seed * 31 + static_cast<unsigned char>(c);
   return seed;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests the kernels of one op on generated calls: against the reference kernel, or only for damage.
+// Tests the kernels of one op on generated calls against the reference kernel, or for damage.
 #pragma once
 
 #include <yard/verify.h>

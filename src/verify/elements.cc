@@ -75,8 +75,7 @@ std::optional<NotFinite> find_not_finite(const TensorView& v, uint64_t not_finit
 constexpr size_t kLine = YARD_MAX_ALIGN;
 constexpr int kAroundRead = 0xff, kAroundWritten = 0xdb;
 
-// Returns how many elements lie below the first one, and from it up. Doubles, because strides are
-// not checked.
+// Returns how many elements lie below the first one, and from it up. Strides are not checked.
 struct Reach {
   double below = 0, above = 0;
 };
@@ -90,8 +89,7 @@ Reach reach(const TensorView& t) {
   return r;
 }
 
-// Returns an approximately normal number. Uses only additions, so that every machine gets equal
-// values.
+// Returns an approximately normal number. Uses only additions, so every machine gets equal values.
 double normal(Random& random) {
   double sum = -6;
   for (int i = 0; i < 12; ++i) sum += random.unit();

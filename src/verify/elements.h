@@ -133,8 +133,7 @@ class Buffer {
   std::vector<char> image_;
 };
 
-// Returns the bytes from the first element to the end of the last. A double, because strides are
-// not checked.
+// Returns the bytes from the first element to the end of the last, as unchecked strides say.
 double reach_in_bytes(const TensorView& form);
 
 // Values of integer tensors, from `least` to below `most`.

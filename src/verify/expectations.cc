@@ -14,8 +14,7 @@ namespace {
 
 constexpr const char* kForm = "KERNEL OP CALLSPEC : unsupported|fails : reason";
 
-// Returns an error, or an empty text. A colon stands alone as a word, because no CallSpec contains
-// one.
+// Returns an error, or an empty text. Colons stand alone, because no CallSpec contains one.
 std::string read_expectation(const std::vector<std::string>& words, Expectation& to) {
   const auto join = [](auto from, auto end) {
     return fmt::format("{}", fmt::join(from, end, " "));

@@ -71,8 +71,8 @@ std::vector<int64_t> strides_of(const std::vector<int64_t>& shape, int64_t step,
 
 class Generator {
  public:
-  // Generates calls for a kernel with these limits, or from the schema alone. Borrows `program` and
-  // `op`.
+  // Generates calls for a kernel with these limits, or from the schema alone. Borrows its
+  // arguments.
   Generator(const op::Program& program, const yard_op_t* op, uint64_t seed, int64_t max_elements,
             const CallLimits* limits = nullptr);
 

@@ -39,8 +39,7 @@ struct Outcome {
   std::string what = {};    // details, unless it simply passed
 };
 
-// Runs one kernel as the only candidate, without policy and health. The kernel must outlive the
-// runner.
+// Runs one kernel as the only candidate, without policy and health. Borrows the kernel.
 class KernelRunner {
  public:
   KernelRunner(const OpUnderTest& op, const registry::Kernel& kernel);
@@ -82,15 +81,12 @@ struct TestInstance {
   void load(const std::vector<Arg>& args);
 };
 
-// Makes instances from the kernel's declarations and from given options and weights.
 class InstanceGenerator {
  public:
-  // Also varies the options that the reference kernel has. All arguments must outlive the
-  // generator.
+  // Also varies the options that the reference kernel has. Borrows its arguments.
   InstanceGenerator(const registry::Kernel& kernel, const registry::Kernel& reference,
                     const VerifyOptions& given);
 
-  // Whether calls of the kernel need instances.
   bool needed() const noexcept { return kernel_.d.create != nullptr; }
   // If `random` is null, options that are not given have their defaults.
   std::unique_ptr<TestInstance> next(const op::Program& program, const op::Call& call,

@@ -13,8 +13,7 @@ namespace yard::verification {
 
 ParsedCall parsed_call(const op::Program& program, const op::Call& call);
 
-// Returns the name of a tensor, such as "x", or "xs[1]" for a tensor of a list. `item` is -1
-// outside of lists.
+// Returns the name of a tensor, such as "x" or "xs[1]". `item` is -1 outside of lists.
 std::string tensor_name(const std::string& param, int item);
 
 }  // namespace yard::verification

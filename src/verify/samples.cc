@@ -28,7 +28,6 @@ constexpr const char* kOther = "other";    // a text that no rule mentions
 constexpr DType kUsualTypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64,
                                  DType::i32, DType::i64,  DType::i8};
 
-// A value of an axis, as in policy::AxisValue.
 struct Value {
   bool there = true;
   int64_t i = 0;
@@ -88,8 +87,7 @@ struct Draft {
 
 class Sampler {
  public:
-  // `program` and `op` must outlive the sampler. `op` has the shape function, if the schema needs
-  // one.
+  // Borrows `program` and `op`. `op` has the shape function, if the schema needs one.
   Sampler(const op::Program& program, const yard_op_t* op, size_t limit)
       : program_(program),
         s_(program.schema()),

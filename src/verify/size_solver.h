@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses values for dimensions, leading groups and integer arguments that satisfy the clauses of a
-// schema.
+// Chooses values for dimensions, leading groups and integers that satisfy a schema's clauses.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +20,7 @@ struct Assignment {
   std::map<std::string, std::vector<int64_t>> groups;  // leading dimensions
   std::vector<bool> present;                           // by parameter
 
-  // Returns the number or product that a name stands for, or nullopt if no given argument
-  // determines it.
+  // Returns the number or product of a name, or nullopt if no given argument determines it.
   std::optional<int64_t> value(const op::Schema& schema, const std::string& name) const;
   // Sets the value of a name. A group keeps its rank, which becomes at least 1.
   void set(const std::string& name, int64_t value);
@@ -59,11 +57,9 @@ class SizeSolver {
   void require_optionals(Assignment& assignment, const VariableTypes& types, Random& random) const;
   // Changes names that are not `pinned` until the clauses hold, for at most a few rounds.
   void repair(Assignment& assignment, const std::set<std::string>& pinned, Random& random) const;
-  // Returns a size for an unnamed dimension.
   int64_t size(Random& random);
 
  private:
-  // The distribution of the sizes of one call.
   enum class Profile { kEdge, kEmpty, kOdd, kPrime, kPower, kNearPower, kTypical, kLarge };
   struct Sizes;
 

@@ -85,8 +85,7 @@ Status check_options(const std::vector<OpUnderTest>& all, const VerifyOptions& o
   return {};
 }
 
-// Verifies the functions that the options name. Verifies none if the options name an op or a
-// kernel.
+// Verifies the functions that the options name, but none if the options name an op or a kernel.
 Result<std::vector<FunctionReport>> verify_functions(const Runtime& runtime, const VerifyOptions& o,
                                                      const void* keep) {
   if (!o.op.empty() || !o.kernel.empty() || !o.calls.empty()) return std::vector<FunctionReport>();
