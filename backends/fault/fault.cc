@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `run` does not use the wrapper of plugin.hpp, because its exceptions must reach the host's own
-// handler.
+// `run` avoids the wrapper of plugin.hpp, so that exceptions reach the host's own handler.
 #include "fault.h"
 
 #include <stdexcept>

@@ -99,12 +99,11 @@ class FaultKernel {
   // strings and `self` belong to this object. It has no typed entry.
   yard_kernel_t descriptor() const noexcept;
 
-  // Sets the behaviour of calls that begin from now on.
+  // Applies to calls that begin from now on.
   void set(Behaviour behaviour);
 
   // Releases every call that began before. Later calls block again if the behaviour says so.
   void release() noexcept;
-  // Returns how many calls are blocked now.
   int waiters() const noexcept { return waiters_.load(); }
   // Waits until at least `count` calls are blocked. Returns false after `patience`.
   bool wait_for_waiters(int count, std::chrono::milliseconds patience) const;

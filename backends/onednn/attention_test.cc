@@ -36,8 +36,7 @@ TEST(OnednnAttention, IsVerified) {
 }
 #endif
 
-// Covers several blocks of queries and keys, whole and partial, grouped heads and gaps between
-// rows.
+// Covers whole and partial blocks of queries and keys, grouped heads and gaps between rows.
 struct Sequence {
   const char* op;
   int64_t seq, kv_seq, heads, kv_heads, dim;

@@ -15,7 +15,6 @@ using testing::kMostElements;
 using testing::kNan;
 using testing::normal;
 
-// Tries every combination of weight and bias.
 void expect_all_mixes(int64_t rows, int64_t width, const std::vector<float>& x, double eps = 1e-5) {
   const auto w = normal(size_t(width), 1, 0, 2), b = normal(size_t(width), 1, 0, 3);
   expect_as_reference({"layer_norm", rows, width, x, {}, {}, eps});

@@ -20,8 +20,7 @@ const char* const kReasons[] = {
     "no thread can be started, and its OpenMP library ends the process then",
 };
 
-// Touches no OpenMP thread, because a query about the backend must not make a process that cannot
-// be forked.
+// Touches no OpenMP thread, because asking must not make a process that cannot be forked.
 int32_t probe(void*, const yard_host_t*, yard_device_t, yard_verdict_t* why) {
   watch_forks();
   stop_profiling();

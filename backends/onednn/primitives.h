@@ -56,7 +56,6 @@ class Primitive {
   // Throws dnnl::error if oneDNN has no primitive for the key.
   explicit Primitive(const Key& key);
   const Key& key() const noexcept { return key_; }
-  // Returns the bytes that execute() needs in `scratchpad`.
   size_t scratchpad_bytes() const { return scratchpad_bytes_; }
   // Throws dnnl::error.
   void execute(const Operands& on, void* scratchpad);
@@ -80,8 +79,7 @@ class PrimitiveCache {
  public:
   explicit PrimitiveCache(size_t capacity) : capacity_(capacity) { idle_.reserve(capacity + 1); }
 
-  // Returns a primitive that is not in use, from the cache or new. Pass it to give_back()
-  // afterwards.
+  // Returns an idle or new primitive. Pass it to give_back() afterwards.
   std::unique_ptr<Primitive> take(const Key& key);
   // Keeps the primitive. If the cache is full, destroys the primitive that was unused for longest.
   void give_back(std::unique_ptr<Primitive> primitive);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests the cache of primitives: it reuses primitives, stays small, and does not share them among
-// threads.
+// Tests that the cache of primitives reuses them, stays small, and lends each to one thread.
 #include "primitives.h"
 
 #include <gtest/gtest.h>

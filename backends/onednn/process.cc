@@ -21,7 +21,6 @@ namespace {
 
 std::atomic<bool> g_forked{false};
 
-// How many threads OpenMP has for this thread, itself included.
 thread_local constinit int t_threads = 1;
 
 }  // namespace

@@ -21,9 +21,8 @@ bool forked() noexcept;
 // Returns whether `count` more threads can be started now. Starts them and waits for their end.
 bool can_start(int count) noexcept;
 
-// During its life, oneDNN uses as many OpenMP threads for this caller as the host would use, but at
-// most `most` and at most as many as can be started. In a piece of a parallel_for, oneDNN uses one
-// thread.
+// While this lives, oneDNN uses as many OpenMP threads for this caller as the host would use, at
+// most `most` and as many as can be started. A piece of a parallel_for gets one thread.
 class ThreadCount {
  public:
   ThreadCount(const yard_host_t* host, int64_t most) noexcept;

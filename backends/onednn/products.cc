@@ -14,7 +14,6 @@ int64_t row_stride(Tensor t) {
   return t.rank() > 1 && t.size(-2) > 1 ? t.stride(-2) : std::max<int64_t>(t.size(-1), 1);
 }
 
-// Returns the first byte of matrix `i` of a batch.
 void* matrix_at(Tensor t, int64_t i) {
   int64_t offset = 0;
   for (int axis = t.rank() - 3; axis >= 0; i /= t.size(axis--))

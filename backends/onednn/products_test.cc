@@ -71,7 +71,6 @@ struct PackedRuntime {
     c.add_kernel(k);
     runtime.apply(std::move(c)).or_throw();
   }
-  // Returns the id of the kernel that served the call.
   std::string call(const Instance& instance, const TensorView& out, const TensorView& x,
                    const TensorView& weight, const char* force = "vendor.packed") {
     ResultRecord record;

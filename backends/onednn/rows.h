@@ -22,8 +22,7 @@ struct Range {
 };
 Range range_of(const float* row, int64_t width) noexcept;
 
-// Returns whether the softmax of such a row is NaN throughout. oneDNN's result is not always NaN
-// then.
+// Whether the softmax of such a row is NaN throughout, which oneDNN does not always give.
 bool softmax_is_nan(const Range& r) noexcept;
 
 // Returns whether f32 sums serve layer_norm for such a row: squares must neither overflow nor
@@ -35,15 +34,13 @@ bool suits_scaling(const Range& r) noexcept;
 // Scales a row of probabilities so that their sum, taken in double, is 1 if it has drifted.
 void settle_sum(float* row, int64_t width) noexcept;
 
-// Computes one row in double, as the op defines it. `out` may be `x`. `weight` and `bias` may be
-// null.
+// Computes one row as the op defines it. `out` may be `x`. `weight` and `bias` may be null.
 void layer_norm_row(float* out, const float* x, const float* weight, const float* bias,
                     int64_t width, double eps) noexcept;
 
 // Returns the least number of rows for one piece of a parallel_for.
 inline int64_t rows_per_piece(int64_t width) noexcept { return 1 + (int64_t{1} << 15) / width; }
 
-// Counts the rows for which unsuited(row) is true, on any number of threads.
 template <class Unsuited>
 int64_t count_rows(plugin::Call call, int64_t rows, int64_t width, const Unsuited& unsuited) {
   std::atomic<int64_t> count{0};

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// softmax runs oneDNN's primitive, then corrects rows whose softmax is NaN and rows whose sum has
-// drifted.
+// softmax runs oneDNN's primitive, then corrects rows with NaN and rows whose sum has drifted.
 #include <algorithm>
 #include <limits>
 

@@ -15,8 +15,7 @@
 
 namespace yard::onednn::testing {
 
-// Limits tests over many shapes. Under a sanitizer each element takes long, and only the shapes
-// matter.
+// Limits tests over many shapes. Under a sanitizer each element takes long.
 #if defined(YARD_UNDER_ASAN)
 inline constexpr int64_t kMostElements = 100'000;
 #else

@@ -12,8 +12,7 @@ namespace {
 constexpr int kLanes = 16;
 constexpr float kLeast = -std::numeric_limits<float>::infinity();
 
-// The loops over lanes become vector code, because they have no branches and do not sum across
-// lanes.
+// Loops over lanes are vectorised: they have no branches, and do not sum across lanes.
 #define YARD_INLINE [[gnu::always_inline]] inline
 
 // Computes exp(x) for x <= 0 or NaN. Returns 0 below -87.

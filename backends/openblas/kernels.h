@@ -14,8 +14,7 @@ const yard_plugin_t* descriptor();
 int32_t matmul(Call call, Tensor out, Tensor a, Tensor b);
 int64_t matmul_workspace(Tensor out, Tensor a, Tensor b);
 
-// Weights are f32, bf16 or block-quantised. Block-quantised weights are dequantised some rows at a
-// time.
+// Weights are f32, bf16, or block-quantised and dequantised some rows at a time.
 int32_t linear(Call call, Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
 int64_t linear_workspace(Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
 

@@ -79,7 +79,6 @@ void Library::multiply_shared(plugin::Call call, int32_t m, int32_t n, int32_t k
                               const Matrix& b, float scale, float* to, int32_t leading) const {
   const double work = static_cast<double>(m) * n * k;
   if (work < 2 * kPerThread || has_threads()) return multiply(m, n, k, a, b, scale, to, leading);
-  // Divide the longer side of the result.
   const bool by_column = n >= m;
   const int32_t side = by_column ? n : m, steps = (side + kStep - 1) / kStep;
   // Make at most one piece per thread, because every piece packs all of the other operand.

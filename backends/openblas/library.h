@@ -40,7 +40,6 @@ class Library {
                        const Matrix& b, float scale, float* to, int32_t leading) const;
 
  private:
-  // The type of cblas_sgemm.
   using Sgemm = void (*)(int order, int transpose_a, int transpose_b, int m, int n, int k,
                          float alpha, const float* a, int lda, const float* b, int ldb, float beta,
                          float* c, int ldc);

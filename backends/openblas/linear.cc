@@ -14,7 +14,6 @@ namespace {
 constexpr int64_t kPanelBytes = int64_t{8} << 20;
 constexpr int64_t kRowsPerPiece = 16;
 
-// The sizes and workspace of a call.
 struct Job {
   int64_t rows, n, k;
   bool converts_x, converts_weight, converts_out;

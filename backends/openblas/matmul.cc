@@ -27,7 +27,6 @@ std::optional<Matrix> matrix_of(Tensor t) {
   return std::nullopt;
 }
 
-// Returns the first element of matrix `i` of the batch.
 float* matrix_at(Tensor t, int64_t i) {
   int64_t offset = 0;
   for (int axis = t.rank() - 3; axis >= 0; i /= t.size(axis--))

@@ -32,7 +32,6 @@ inline void read_row(plugin::Tensor t, int64_t r, float* to) noexcept {
   else
     std::memcpy(to, t.row<const float>(r), static_cast<size_t>(n) * sizeof *to);
 }
-// Writes columns [at, at + n) of row r.
 inline void write_row(plugin::Tensor t, int64_t r, int64_t at, const float* from,
                       int64_t n) noexcept {
   if (t.dtype() == YARD_BF16)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// silu_and_mul and gelu_and_mul apply an activation to the first half of a row and multiply by the
-// second.
+// silu_and_mul and gelu_and_mul multiply an activation of a row's first half by the second half.
 #include <cmath>
 #include <numbers>
 

@@ -112,14 +112,12 @@ struct Inputs {
   bool magnitude;  // whether to compute magnitudes instead of results
 };
 
-// Returns the element of a mask for one key, or 0 if there is no mask. `row` is the offset of the
-// mask's row.
+// Returns 0 if there is no mask. `row` is the offset of the mask's row.
 double mask_at(Tensor mask, int64_t row, int64_t key) noexcept {
   return mask ? float_at(mask, row + key * mask.stride(-1)) : 0;
 }
 
-// Computes attention of sequences. visible(b, i) returns the keys [first, last) that query i of
-// batch b sees.
+// visible(b, i) returns the keys [first, last) that query i of batch b sees.
 template <class Visible>
 int32_t attention(Call call, const Inputs& in, Tensor sinks, const Visible& visible) {
   const int64_t heads = in.query.size(2), kv_heads = in.key.size(2);
@@ -148,8 +146,7 @@ int32_t attention(Call call, const Inputs& in, Tensor sinks, const Visible& visi
   });
 }
 
-// Computes attention of one query for each batch and head. at(b, j) returns where key j of batch b
-// begins.
+// at(b, j) returns where key j of batch b begins.
 template <class At>
 int32_t decode(Call call, const Inputs& in, Tensor lengths, const At& at) {
   const int64_t heads = in.query.size(1), kv_heads = in.key.size(2);
@@ -177,8 +174,7 @@ int32_t decode(Call call, const Inputs& in, Tensor lengths, const At& at) {
   });
 }
 
-// Checks the entries of the block table that the lengths reach. The error names the first entry
-// that is not a block.
+// Checks the entries of the block table that lengths reach, and names the first invalid one.
 int32_t check_blocks(Call call, Tensor table, Tensor lengths, int64_t blocks,
                      int64_t block) noexcept {
   for (int64_t b = 0; b < lengths.size(0); ++b) {
@@ -271,7 +267,6 @@ int32_t attention_paged_decode(Call call, Tensor out, Tensor query, Tensor key, 
                 });
 }
 
-// Instantiates a function for results and for magnitudes.
 #define YARD_BOTH(function)                           \
   template decltype(function<false>) function<false>; \
   template decltype(function<true>) function<true>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests block-quantised types bit by bit, from blocks that are written byte by byte, and the ops
-// that read them.
+// Tests block-quantised types, from blocks that are written byte by byte, and ops that read them.
 #include "blocks.h"
 
 #include <random>
@@ -67,7 +66,6 @@ TEST(Blocks, Q4_1) {
   }
 }
 
-// Packs scales and minima of 6 bits each into 12 bytes.
 Bytes packed_scales(const std::vector<int>& s, const std::vector<int>& m) {
   Bytes to(12);
   for (size_t j = 0; j < 4; ++j) {
@@ -83,7 +81,6 @@ TEST(Blocks, Q4_K) {
   Bytes block;
   append(block, kOneAndAHalf), append(block, kMinusAQuarter);
   for (const uint8_t b : packed_scales(s, m)) block.push_back(b);
-  // Element e is (e * 7 + e / 32) % 16.
   const auto q = [](int e) { return (e * 7 + e / 32) % 16; };
   for (int g = 0; g < 4; ++g)
     for (int l = 0; l < 32; ++l)
@@ -96,7 +93,6 @@ TEST(Blocks, Q4_K) {
 }
 
 TEST(Blocks, Q6_K) {
-  // Element e is (e * 5 + e / 64) % 64 of 6 bits; scale j is j * 16 - 128.
   const auto q = [](int e) { return (e * 5 + e / 64) % 64; };
   Bytes block(210);
   for (size_t half = 0; half < 2; ++half)
@@ -141,7 +137,6 @@ class BlockTensor {
   }
 
   const yard_tensor_t* c() const { return &t_; }
-  // Returns all elements in row-major order.
   Vector values() const {
     Vector to, block(type_.lanes);
     for (int64_t r = 0; r < shape_[0]; ++r)

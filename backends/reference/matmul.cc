@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul and linear, and their magnitudes. Each element is one sum in double, over k in ascending
-// order.
+// matmul and linear, and their magnitudes. Sums are in double, over k in ascending order.
 #include <cmath>
 
 #include "kernels.h"

@@ -10,7 +10,6 @@ using Vector = std::vector<double>;
 class Products : public ::testing::TestWithParam<uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(DTypes, Products, ::testing::ValuesIn(kFloats));
 
-// Multiplies matrices in row-major order.
 Vector product(const Vector& a, const Vector& b, size_t m, size_t k, size_t n) {
   Vector out(m * n);
   for (size_t i = 0; i < m; ++i)

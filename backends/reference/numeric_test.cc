@@ -32,8 +32,7 @@ class SmallFloat : public ::testing::Test {
   static constexpr int kBias = (1 << (Format<T>::kExponent - 1)) - 1;
   static constexpr unsigned kInfinity = ((1u << Format<T>::kExponent) - 1) << kMantissa;
 
-  // Returns the value of a pattern by definition. Patterns at and past infinity continue the finite
-  // range.
+  // By definition. Patterns at and past infinity continue the finite range.
   static double meaning(unsigned pattern) {
     const int exponent = static_cast<int>((pattern & 0x7fff) >> kMantissa);
     const double fraction = std::ldexp(pattern & ((1u << kMantissa) - 1), -kMantissa);

@@ -40,10 +40,8 @@ constexpr yard_tolerance_t kProducts[] = {
 };
 
 // If weights have few bits, kernels may round activations to int8, in blocks of 32 and in steps of
-// max
-// x
-// / 127. At one standard deviation, a result is then off by up to 0.9 % of the norm of its terms.
-// Other products use kProducts.
+// max|x| / 127. At one standard deviation, a result is then off by up to 0.9 % of the norm of its
+// terms. Other products use kProducts.
 constexpr auto kLinear = [] {
   constexpr uint32_t kFewBits[] = {YARD_I8, YARD_Q8_0, YARD_Q4_0, YARD_Q4_1, YARD_Q4_K, YARD_Q6_K};
   std::array<yard_tolerance_t, 3 * std::size(kFewBits) + std::size(kProducts)> all{};
@@ -57,8 +55,7 @@ constexpr auto kLinear = [] {
   return all;
 }();
 
-// The weights of 16-bit types may be rounded once to the type. The magnitude of the ops covers
-// errors of scores.
+// Weights of 16-bit types may be rounded once. Magnitudes cover errors of scores.
 constexpr yard_tolerance_t kAttention[] = {
     {YARD_F32, 0, 1e-5, 1e-5},
     {YARD_F16, 0, 2e-3, 1e-3},

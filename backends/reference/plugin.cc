@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The descriptor of backend `reference`: the built-in ops and, for each, the kernel that defines
-// its meaning.
+// The descriptor of backend `reference`: the built-in ops and the kernels that define them.
 
 #include "kernels.h"
 

@@ -25,8 +25,7 @@ TEST(Plugin, OneReferenceKernelForEachOp) {
     const bool indices = schema.starts_with("argmax") || schema.starts_with("sample");
     const bool quantized = schema.starts_with("quantize_int8");
     const uint32_t of_any = indices ? 0u : quantized ? 2u : 3u;
-    // linear has as many again for each dtype of weights with few bits, which allow activations in
-    // int8.
+    // linear has as many again for each dtype of weights that allows activations in int8.
     const uint32_t of_weights = schema.starts_with("linear") ? 6 * of_any : 0;
     ASSERT_EQ(p->ops[i]->tolerance_count, of_any + of_weights) << schema;
     for (uint32_t k = 0; k < of_any + of_weights; ++k) {
@@ -48,8 +47,7 @@ TEST(Plugin, OneReferenceKernelForEachOp) {
   EXPECT_EQ(ops, served);
 }
 
-// Returns the parameters of a schema as letters of plugin.h, read from the text instead of the
-// kernel.
+// Returns a schema's parameters as letters of plugin.h, read from its text.
 std::string letters(const std::string& schema) {
   std::string result;
   const size_t end =

@@ -67,7 +67,6 @@ struct Pair {
   double cos, sin;
 };
 
-// Rotates one pair of dimensions in every head of one token.
 template <class T>
 void rotate(Tensor heads, int64_t token_offset, const Pair& pair) noexcept {
   for (int64_t h = 0; h < heads.size(-2); ++h) {

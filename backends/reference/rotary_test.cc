@@ -146,7 +146,6 @@ TEST(Rotary, EmptyTensors) {
 class RotaryRefusals : public ::testing::Test {
  protected:
   RotaryRefusals() { q.fill(1), k.fill(2), odd.fill(3), cos.fill(4), sin.fill(5); }
-  // Expects a caller error, and that the tensors are unchanged.
   void expect_refused(const Outcome& outcome, std::initializer_list<const char*> words) {
     EXPECT_EQ(outcome.code, YARD_CALLER);
     for (const char* word : words)

@@ -16,8 +16,7 @@
 
 namespace yard::reference {
 
-// The elements of one tensor along one dimension, from element `offset` on. Reads widen and writes
-// round.
+// One dimension of a tensor, from element `offset` on. Reads widen and writes round.
 template <class T>
 class Row {
  public:
@@ -56,7 +55,6 @@ void store(plugin::Tensor t, int64_t offset, double v) noexcept {
   std::memcpy(t.data<char>() + offset * static_cast<int64_t>(sizeof value), &value, sizeof value);
 }
 
-// Reads one element of a tensor of f32, f16 or bf16.
 inline double float_at(plugin::Tensor t, int64_t offset) noexcept {
   switch (t.dtype()) {
     case YARD_F16: return load<F16>(t, offset);
@@ -65,7 +63,6 @@ inline double float_at(plugin::Tensor t, int64_t offset) noexcept {
   }
 }
 
-// Reads one element of a tensor of i32 or i64.
 inline int64_t index_at(plugin::Tensor t, int64_t offset) noexcept {
   const auto read = [&]<class T>(T value) {
     std::memcpy(&value, t.data<char>() + offset * static_cast<int64_t>(sizeof value), sizeof value);

@@ -15,7 +15,6 @@ struct Element {
   double value;
   int64_t index;
 
-  // Whether this element comes before `other` in the order.
   bool precedes(const Element& other) const noexcept {
     if (std::isnan(value) != std::isnan(other.value)) return std::isnan(value);
     if (std::isnan(value) || value == other.value) return index < other.index;

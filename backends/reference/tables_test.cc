@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests embedding, quantize_int8 and dequantize: dtypes, strides, invalid ids, rounding, special
-// values.
+// Tests embedding, quantize_int8 and dequantize: strides, invalid ids, rounding, special values.
 #include "testing.h"
 
 namespace yard::reference::testing {

@@ -47,8 +47,7 @@ inline double round_to(uint32_t dtype, double v) {
   }
 }
 
-// Strides in elements, one per dimension. A separate type, so that they are not mistaken for
-// values.
+// Strides in elements. A separate type, so that they are not mistaken for values.
 struct Strides : std::vector<int64_t> {
   using std::vector<int64_t>::vector;
 };
@@ -93,7 +92,6 @@ class TestTensor {
   uint32_t dtype() const { return dtype_; }
   size_t size() const { return offsets_.size(); }
 
-  // Sets the elements in row-major order, whatever the strides.
   TestTensor& set(const std::vector<double>& values) {
     EXPECT_EQ(values.size(), size());
     for (size_t n = 0; n < std::min(size(), values.size()); ++n) put(n, values[n]);
@@ -223,7 +221,6 @@ Outcome run(std::string_view op, const A&... a) {
   return with_call([&](yard_call_t* call) { return kernel_of(op)->run(call, args, sizeof...(a)); });
 }
 
-// Calls the op's magnitude function.
 template <class... A>
 Outcome run_magnitude(std::string_view op, const A&... a) {
   const yard_value_t args[] = {value(a)...};
@@ -257,7 +254,6 @@ inline ::testing::AssertionResult rounded(uint32_t dtype, double found, double e
          << found << " is not " << expected << " rounded to dtype " << dtype;
 }
 
-// Expects a caller error with this text in its message.
 inline void expect_caller_error(const Outcome& outcome, const std::string& text) {
   EXPECT_EQ(outcome.code, YARD_CALLER);
   EXPECT_NE(outcome.message.find(text), std::string::npos) << outcome.message;

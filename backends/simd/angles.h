@@ -26,8 +26,7 @@ struct Angles {
   double quarters[kMost];  // quarter turns per step of the position
   double largest = 0;
 
-  // Sets the frequencies base^(-i / half) of pairs [from, from + count) of a head that turns `half`
-  // pairs.
+  // Sets frequencies base^(-i / half) of pairs [from, from + count) of a head that turns `half`.
   void set_frequencies(double base, size_t half, size_t from, size_t count) noexcept {
     constexpr double kQuartersPerRadian = 0.63661977236758134308;
     base_ = base, half_ = half, from_ = from;
@@ -42,8 +41,7 @@ struct Angles {
 
   void set_position(int64_t position, size_t count) noexcept {
     const auto at = static_cast<double>(position);
-    // For larger angles the frequencies are not exact enough, and the numbers are too large for the
-    // trick below.
+    // For larger angles frequencies are too inexact, and numbers too large for the trick below.
     if (!(std::abs(at) < 0x1p27 && std::abs(at) * largest < 0x1p40)) return set_far(at, count);
     for (size_t i = 0; i < count; ++i) {
       const double q = at * quarters[i];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention.full, .causal, .sliding_window and .cross, by blocks of queries and keys with an online
-// softmax. Memory does not grow with the sequence.
+// softmax, so that memory does not grow with the sequence.
 //
 // Lanes are queries. Scores are then products of single elements of keys with vectors of queries,
 // results are products of single elements of values with vectors of weights, and the softmax does
@@ -40,8 +40,7 @@ struct AttentionBlock {
   HWY_ALIGN float result[kMostDim * kMostQueries];  // not yet divided by `sum`
   HWY_ALIGN float scores[kKeys * kMostQueries];     // later weights
   HWY_ALIGN float top[kMostQueries], sum[kMostQueries];
-  // `tile` holds keys or values as f32, unless they are f32 in memory. `value_pairs` holds pairs of
-  // values of two keys.
+  // `tile` holds keys or values as f32. `value_pairs` holds pairs of values of two keys.
   union {
     HWY_ALIGN float tile[kKeys * kMostDim];
     HWY_ALIGN uint32_t value_pairs[kKeys / 2 * kMostDim];
@@ -61,8 +60,7 @@ struct Matrix {
   }
 };
 
-// Computes to[r][0, pair) of four rows as the sum over t of a(r, t) * b[t][0, pair), or adds the
-// sum to it.
+// Computes (or adds) the sum over t of a(r, t) * b[t][0, pair) to to[r][0, pair) of four rows.
 template <bool kAdd>
 HWY_INLINE void multiply4(const Matrix& a, size_t row, size_t count, const float* b, float* to,
                           size_t stride) {
@@ -116,8 +114,7 @@ HWY_INLINE const char* address(Tensor t, int64_t batch, int64_t first, int64_t h
                               static_cast<int64_t>(sizeof(T));
 }
 
-// Returns rows of keys or values as f32, in place or in the tile. Each row of the matrix belongs to
-// a key.
+// Returns rows of keys or values as f32, one per key, in place or in the tile.
 template <class T>
 HWY_INLINE Matrix rows_of(Tensor t, int64_t batch, int64_t head, int64_t first, int64_t count,
                           AttentionBlock& block) {
@@ -172,8 +169,7 @@ template <bool kPairs>
 HWY_INLINE void weigh_block(AttentionBlock& block, size_t count, size_t dim) {
   const DF d;
   const VF least = hn::Set(d, kMinusInfinity);
-  // Copies stay in registers, because the compiler must assume that stores could change the
-  // members.
+  // Copies stay in registers. The compiler must assume that stores change the members.
   const size_t stride = block.stride, columns = block.columns;
   for (size_t c = 0; c < columns; c += hn::Lanes(d)) {
     const VF before = load(d, block.top + c);
@@ -228,8 +224,7 @@ HWY_INLINE void add_weighted(const Matrix& values, size_t count, size_t dim,
       }
 }
 
-// Makes pairs of the weights, and of the values, of two keys each. Returns false if a value is not
-// finite.
+// Pairs the weights and values of two keys each. Returns false if a value is not finite.
 HWY_INLINE bool make_pairs(const char* values, int64_t step, size_t count, size_t dim,
                            AttentionBlock& block) {
   const DU du;
@@ -267,7 +262,6 @@ HWY_INLINE bool make_pairs(const char* values, int64_t step, size_t count, size_
   return largest < 0x7f80u;
 }
 
-// Returns the number of blocks of queries in a sequence.
 int64_t attention_blocks(const Attention& job) {
   const auto each = static_cast<int64_t>(HWY_MAX(kQueries, pair_lanes()));
   return (job.query.size(1) + each - 1) / each;
@@ -330,8 +324,7 @@ struct AttentionRows {
     }
   }
 
-  // Computes the scores of a block of keys. Pairs are scaled after the product, because scaling
-  // bf16 queries would round them.
+  // Pairs are scaled after the product, because scaling bf16 queries would round them.
   template <class T, bool kPairs>
   static HWY_INLINE void score(const Attention& job, int64_t batch, int64_t head, int64_t first,
                                int64_t count, AttentionBlock& block) {
@@ -377,8 +370,7 @@ struct AttentionRows {
     const auto dim = static_cast<size_t>(job.query.size(3));
     const int64_t key_head = head / (job.query.size(2) / job.key.size(2));
     begin_block<T, kPairs>(job, batch, head, query, block);
-    // The ranges of keys grow with the query, so the first query begins first and the last one ends
-    // last.
+    // The ranges of keys grow with the query.
     const Attention::Range low = job.visible(batch, query);
     const Attention::Range high = job.visible(batch, query + block.queries - 1);
     for (int64_t first = low.first; first < high.last; first += kKeys) {

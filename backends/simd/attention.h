@@ -37,7 +37,6 @@ inline int32_t check_lengths(Call call, const char* op, Tensor lengths, int64_t 
   return YARD_OK;
 }
 
-// A call of attention over whole sequences.
 struct Attention {
   Tensor out, query, key, value, mask;
   float scale;
@@ -59,8 +58,7 @@ struct Attention {
   }
 };
 
-// How a call over a cache is divided. The split depends only on the call, so that results do not
-// depend on threads.
+// The division of a call over a cache. It depends only on the call, and so do results.
 struct DecodeSplit {
   static constexpr int64_t kTogether = 4;  // most units that pass over the keys together
   static constexpr int64_t kFarBytes = 2048;
@@ -79,8 +77,7 @@ struct DecodeSplit {
     const int64_t key_heads = key.size(2);
     if (key_heads == 0) return;
     units = key_heads * ((query.size(1) / key_heads + 3) / 4);
-    // If rows of a head lie far apart, several heads pass together, so that each page is looked up
-    // once for all of them.
+    // If rows of a head lie far apart, several heads share the lookup of each page.
     if (key.stride(1) * (key.c()->dtype.bits / 8) >= kFarBytes) together = kTogether;
     parts = most_parts(query.size(0), longest);
     if (parts == 1) return;

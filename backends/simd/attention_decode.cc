@@ -73,8 +73,7 @@ HWY_INLINE void add_one(const C* value, float weight, float* result, size_t at, 
   store2(hn::MulAdd(a, w, r), hn::MulAdd(b, w, s), result + at);
 }
 
-// Functions that are called per block or per row are not inlined, because each pair of types would
-// get a copy.
+// Larger functions are not inlined, because each pair of types would get a copy.
 
 // Four keys at a time, so that their values stay in the first-level cache for the other rows.
 // Values of one head often lie a page apart, and only few of them fit that cache.
@@ -102,8 +101,7 @@ HWY_INLINE void add_values(const CacheBlock<C>& block, DecodeRows& rows, size_t 
     }
 }
 
-// Adds the values of one row without keys of weight 0, whose values must not count even if they are
-// not finite.
+// Adds the values of one row without keys of weight 0, whose values need not be finite.
 template <class C>
 void add_weighted_values(CacheBlock<C> block, DecodeRows& rows, size_t row, size_t dim) {
   int64_t kept = 0;
@@ -116,8 +114,7 @@ void add_weighted_values(CacheBlock<C> block, DecodeRows& rows, size_t row, size
   add_values(block, rows, row, 1, dim);
 }
 
-// Multiplies whole pairs, because the elements of a row's last pair need not come first in the
-// pair.
+// Multiplies whole pairs, because elements of a partial pair need not come first in it.
 HWY_INLINE void multiply_row(float* row, size_t dim, VF factor) {
   VF a, b;
   for (size_t i = 0; i < dim; i += pair_lanes()) {
@@ -277,7 +274,6 @@ HWY_NOINLINE void merge_row(const Decode& job, const float* part, size_t row, De
   else
     multiply_row(to, dim, ours);
   rows.top[row] = most;
-  // A NaN stays a NaN.
   rows.sum[row] = rows.sum[row] * hn::GetLane(ours) + sum * hn::GetLane(theirs);
   if (hn::GetLane(theirs) == 0) return;
   VF a, b, x, y;
@@ -289,7 +285,6 @@ HWY_NOINLINE void merge_row(const Decode& job, const float* part, size_t row, De
 
 template <class T>
 struct DecodeAs {
-  // Computes units [first, first + count) of a batch over a part of its keys.
   template <class C>
   static HWY_NOINLINE void piece(const Decode& job, int64_t batch, int64_t first, size_t count,
                                  int64_t part) {
@@ -339,7 +334,6 @@ struct DecodeAs {
     }
   }
 
-  // Merges the parts of units [begin, end), which are counted through all batches.
   template <class C>
   static void merge(const Decode& job, int64_t begin, int64_t end) {
     DecodeRows rows;
@@ -417,8 +411,7 @@ int32_t run_decode(Call call, Decode job) {
     longest = std::max(longest, index_at(job.lengths, b * job.lengths.stride(0)));
   job.split = DecodeSplit(job.query, job.key, longest);
   job.partials = call.workspace<float>().data();
-  // Most caches come from far memory, where threads wait, so pieces justify a thread sooner than
-  // their bytes suggest.
+  // Threads wait for far memory, so pieces justify a thread sooner than their bytes suggest.
   const int64_t bytes = job.split.together * job.split.keys * job.query.size(2) * 64;
   call.parallel_for(batches * job.split.groups() * job.split.parts, grain_of(bytes),
                     [&](int64_t begin, int64_t end) {
@@ -432,8 +425,7 @@ int32_t run_decode(Call call, Decode job) {
   return YARD_OK;
 }
 
-// Checks the entries of the block table that the lengths reach. The error names the first entry
-// that is not a block.
+// Checks the entries of the block table that lengths reach, and names the first invalid one.
 int32_t check_blocks(Call call, Tensor table, Tensor lengths, int64_t blocks,
                      int64_t block) noexcept {
   for (int64_t b = 0; b < lengths.size(0); ++b) {

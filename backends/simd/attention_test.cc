@@ -127,8 +127,7 @@ struct DecodeCall {
         m(mask != nullptr ? mask->c() : nullptr);
     const int64_t bytes = block != 0 ? attention_paged_decode_workspace(o, q, k, v, t, l, 0.0)
                                      : attention_decode_workspace(o, q, k, v, l, m, 0.0);
-    // The workspace is on the heap and has exactly this size, so that sanitizers see accesses
-    // outside.
+    // Allocate exactly this size, so that sanitizers see accesses outside.
     std::vector<char> workspace(static_cast<size_t>(bytes));
     c.workspace = workspace.data(), c.workspace_size = workspace.size();
     if (block != 0) return attention_paged_decode(Call(&c), o, q, k, v, t, l, 0.0);
@@ -286,8 +285,7 @@ TEST(Decode, KeepsSpecialValuesOfParts) {
   }
 }
 
-// A part whose scores are far below the scores of another counts for nothing, even if its values
-// are infinite.
+// A part with much lower scores than another counts for nothing, even with infinite values.
 TEST(Decode, LeavesOutPartsWithoutWeight) {
   DecodeCall call(YARD_F32, YARD_F32, {1, 1, 1024, 1, 1, 8}, {1024.0});
   TestTensor mask(YARD_F32, {1, 1, 1024});

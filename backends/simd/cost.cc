@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures the machine, and derives estimates for calls.
 #include "cost.h"
 
 #include <unistd.h>
@@ -22,7 +21,6 @@ constexpr double kFixedNs = 60;
 // Operations per element of silu_and_mul, by which the time of an operation is measured.
 constexpr double kSiluOperations = 20;
 
-// Returns a compact tensor of f32.
 yard_tensor_t tensor_of(std::vector<float>& data, const int64_t* shape, int32_t rank) {
   yard_tensor_t t{};
   t.data = data.data(), t.device = {1, 0}, t.ndim = rank, t.dtype = {2, 32, 1}, t.shape = shape;

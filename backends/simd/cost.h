@@ -16,7 +16,6 @@ struct Rates {
 };
 const Rates& rates();
 
-// The cost of one element of an op.
 struct Work {
   double bytes;  // read or written, counted as if all tensors were f32
   double operations;
@@ -36,20 +35,17 @@ struct LinearRates {
 };
 const LinearRates& linear_rates();
 
-// Returns nanoseconds for `rows` rows of activations and `weights` weights.
 double estimate_linear(const LinearRates& rates, double rows, double weights);
 
 // Returns the time per weight of `linear` by pairs.h on one core, for weights that no cache of a
 // core holds. Measured once per process.
 const plugin::ProductTimes& pair_linear_times();
 
-// Like estimate_linear(), for `linear` by pairs.h.
 double estimate_pair_linear(const plugin::ProductTimes& times, double rows, double weights);
 
 // `matmul` on one core, measured once per process: the time per element of the second matrix if a
-// cache holds it, and the additional time per element if no cache does. In the second case rows are
-// copied in short pieces that lie far apart. If the first matrix has few rows, the second matrix is
-// read in place.
+// cache holds it, and the additional time if none does. Rows are then copied in short pieces that
+// lie far apart, except that few rows of the first matrix read the second in place.
 struct MatmulTimes {
   plugin::ProductTimes cached;
   double far_of_few, far_of_pass;  // up to Matmul::kFewRows rows; each pass of Matmul::kRows rows

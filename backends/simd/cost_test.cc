@@ -26,8 +26,7 @@ TEST(Estimate, GrowsWithTheElements) {
   }
 }
 
-// Equal numbers of products take longer if the second matrix does not fit a cache, and least so for
-// few rows, which do not copy it.
+// Products take longer if the second matrix fits no cache, least so for few rows.
 TEST(Estimate, OfMatmulCountsWhereItsMatrixLies) {
   const MatmulTimes times{{{0.15, 0.5, 3}}, 0.2, 0.6};
   const auto more = [&](double m) {

@@ -20,7 +20,6 @@ HWY_BEFORE_NAMESPACE();
 namespace yard::simd {
 namespace HWY_NAMESPACE {
 
-// Converts elements of W, in order, to elements of T and multiplies them by `scale`.
 template <bool kWhole, class W, class T>
 HWY_INLINE void convert_step(const W* from, T* to, size_t count, VF scale) {
   HWY_ALIGN float ordered[2 * hn::MaxLanes(DF())];

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The jobs that kernels pass to the functions that compute their rows. They are equal for every
-// instruction set.
+// The jobs that kernels pass to the functions of every instruction set that compute rows.
 #pragma once
 
 #include "quant.h"
@@ -64,11 +63,9 @@ struct Topk {
 };
 
 struct Matmul {
-  // Results are computed in blocks of this many rows and columns. kColumns is a multiple of every
-  // pair of vectors.
+  // Rows and columns of a block of results. kColumns is a multiple of every pair of vectors.
   static constexpr int64_t kRows = 128, kColumns = 32;
-  // Up to kFewRows rows do not justify a copy of `b`. Its rows are then read in parts of kWide
-  // columns.
+  // Few rows do not justify a copy of `b`, whose rows are then read in parts of kWide columns.
   static constexpr int64_t kFewRows = 8, kWide = 512;
   RowWalk<3> walk;  // out, a, b; a row is a matrix
   int64_t m, n, k;

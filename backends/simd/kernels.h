@@ -63,7 +63,7 @@ int64_t attention_decode_workspace(Tensor out, Tensor query, Tensor key, Tensor 
 int64_t attention_paged_decode_workspace(Tensor out, Tensor query, Tensor key, Tensor value,
                                          Tensor block_table, Tensor lengths, double scale);
 
-// Returns the constant descriptor of this backend. Callable from any thread.
+// The constant descriptor of this backend. Callable from any thread.
 const yard_plugin_t* descriptor();
 
 }  // namespace yard::simd

@@ -26,7 +26,6 @@ HWY_BEFORE_NAMESPACE();
 namespace yard::simd {
 namespace HWY_NAMESPACE {
 
-// Reads elements as they are, or as x * scale - guess.
 template <bool kPlain>
 struct View {
   float scale = 1, guess = 0;
@@ -44,8 +43,7 @@ struct Moments {
 
 template <bool kPlain, class T>
 HWY_INLINE Moments moments(const T* x, size_t width, View<kPlain> view) {
-  // The number of elements that are summed in f32 before they are added in double; a multiple of
-  // every two pairs.
+  // Elements that are summed in f32 before double takes over; a multiple of every two pairs.
   constexpr size_t kBlock = 4096;
   const size_t pair = pair_lanes();
   double sum = 0, squares = 0;

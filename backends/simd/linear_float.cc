@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `linear` over weights of f32, f16 and bf16, for few rows. Each weight row is read once per four
-// rows. Sums are in f32.
+// `linear` over weights of f32, f16 and bf16, for few rows: each weight row serves four rows.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "linear_float.cc"
 #include <hwy/foreach_target.h>  // before highway.h

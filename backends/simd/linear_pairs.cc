@@ -140,14 +140,13 @@ class LinearPairs {
     return {to, kDepth * kPair, kPair};
   }
 
-  // Returns the block that is multiplied next, or null at the ends of the weights.
+  // Returns the next block to multiply, or null at the ends of the weights.
   PairMatrix weights_ahead(int64_t block, int64_t pair) const {
     if ((block + 1) * kWeightRows > linear_.n || (pair + kDepth) * kPair > linear_.k * 2) return {};
     return {weight_ + block * kWeightRows * weight_row_ + pair * kPair, weight_row_, kPair};
   }
 
-  // Items are the blocks of weights for the first block of rows, then for the second one, and so
-  // on.
+  // Items are the blocks of weights for the first block of rows, then for the second, and so on.
   void multiply(int64_t item, int64_t end) const {
     alignas(64) float sums[kTogether * kWeightRows * kMostRows];
     while (item < end) {
@@ -171,8 +170,7 @@ class LinearPairs {
     }
   }
 
-  // Adds products of kDepth pairs to the sums of a block of weights. The sums of the panels of x
-  // follow each other.
+  // Adds products of kDepth pairs to the sums of a block of weights, one panel of x after another.
   void add_part(int64_t block, int64_t pair, int64_t column, int64_t columns, PairMatrix next,
                 float* sums) const {
     alignas(64) char copy[kWeightRows * kDepth * kPair];

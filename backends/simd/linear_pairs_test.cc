@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests `linear` by products of pairs against sums in double, with this machine's products and with
-// plain ones that every machine has.
+// Tests `linear` by this machine's products of pairs, and by plain ones, against sums in double.
 #include "linear_pairs.h"
 
 #include <cmath>

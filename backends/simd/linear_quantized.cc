@@ -18,8 +18,7 @@ constexpr int64_t kMostBlocks = 16;
 // small beside the error of int8. Rows outside the range of int8, and panels whose results are not
 // finite or hardly fit f16, are also computed in f32.
 constexpr int64_t kFewest = 16;
-// The number of products that justifies another thread: one or two microseconds on one core, in
-// which an awake thread can start.
+// Products that justify another thread: one or two microseconds, in which an awake one starts.
 constexpr int64_t kPieceProducts = int64_t{1} << 14;
 
 struct QuantLinear {
@@ -41,7 +40,6 @@ struct QuantLinear {
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Returns how many items of `products` products make a piece.
 int64_t items_per_piece(int64_t products) {
   return std::max<int64_t>(1, kPieceProducts / std::max<int64_t>(1, products));
 }
@@ -77,7 +75,6 @@ bool leaves_range(const Linear& job, int64_t begin, int64_t end, const float* va
   return false;
 }
 
-// Writes results [begin, end), at most a panel, of a row.
 void finish(const QuantLinear& linear, int64_t begin, int64_t end, bool in_range, const char* x,
             float* values, char* out) {
   if (!in_range || leaves_range(linear.job, begin, end, values))
@@ -116,8 +113,7 @@ int32_t few_rows(Call call, QuantLinear& linear) {
   return YARD_OK;
 }
 
-// Multiplies a panel of weights by rows [first, first + rows), which are whole groups and at most
-// kRowsAtATime.
+// Multiplies a panel of weights by whole groups of rows, at most kRowsAtATime.
 void multiply_panel(const QuantLinear& linear, int64_t begin, int64_t first, int64_t rows) {
   const QuantKernels& kernels = quant_kernels();
   const int64_t end = std::min(linear.job.n, begin + kPanelRows);
@@ -153,7 +149,6 @@ int32_t many_rows(Call call, QuantLinear& linear) {
                        {r % kGroupRows, quant_kernels().chunk}) &&
           job.n >= kFewest;
   });
-  // Panels of equal rows are adjacent.
   const int64_t panels = ceil_div(job.n, kPanelRows), parts = ceil_div(rows, kRowsAtATime);
   call.parallel_for(panels * parts,
                     items_per_piece(kPanelRows * job.k * std::min(rows, kRowsAtATime)),

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests `linear` against sums in double: weights of every kind, odd sizes, strides, special values,
-// pieces.
+// Tests `linear` against sums in double: all weights, odd sizes, strides, special values, pieces.
 #include "testing_blocks.h"
 
 namespace yard::simd {
@@ -28,8 +27,7 @@ int32_t run_linear(const TestTensor& out, const TestTensor& x, const yard_tensor
   return linear(Call(&call), o, in, w, s, b);
 }
 
-// A result in double, and the size of its terms: |x| |w| is sqrt(k) times the size of a typical
-// result.
+// A result in double, and |x| |w|, which is sqrt(k) times the size of a typical result.
 struct Expected {
   double value = 0, norm = 0;
 };
@@ -92,8 +90,7 @@ TEST(QuantizedLinear, AgreesWithTheDefinition) {
     }
 }
 
-// Uses more rows than are multiplied with a panel at a time, and more blocks than are unpacked at a
-// time.
+// Uses more rows, and more blocks, than are processed at a time.
 TEST(QuantizedLinear, TakesManyRowsAndLongOnes) {
   for (const Format format : kFormats) {
     compare_quantized(YARD_F32, format, {131, 20, 256}, true);
@@ -175,8 +172,7 @@ TEST(QuantizedLinear, IsExactAtTheEndOfTheRangeOfHalves) {
   }
 }
 
-// Few results are computed exactly, because the largest of them may be small beside the error of
-// int8.
+// Few results are exact, because the largest may be small beside the error of int8.
 TEST(QuantizedLinear, ComputesFewResultsInFloat) {
   for (const Format format : kFormats) {
     constexpr int64_t kN = 15, kK = 512;

@@ -24,10 +24,8 @@ HWY_BEFORE_NAMESPACE();
 namespace yard::simd {
 namespace HWY_NAMESPACE {
 
-// Columns of a panel, and the most rows of it at a time. A panel holds pairs of vectors, and all
-// rows of one pair follow each other.
+// Columns and most rows of a panel, which holds all rows of a pair of vectors, then the next pair.
 constexpr size_t kColumns = Matmul::kColumns, kDepth = 128;
-// Rows of `a` that are multiplied at once.
 constexpr size_t kTileRows = 6;
 
 template <class T>
@@ -76,15 +74,13 @@ HWY_INLINE void add_to(VF v, VF w, float* sums) {
   store2(hn::Add(a, v), hn::Add(b, w), sums);
 }
 
-// Multiplies a pair of vectors of a panel by kRows rows of `a`, which are `a_bytes` apart. Sums are
-// kColumns apart.
+// Multiplies a pair of vectors of a panel by kRows rows of `a`. Sums are kColumns apart.
 template <size_t kRows>
 HWY_INLINE void multiply_tile(const char* a, int64_t a_bytes, const float* panel, size_t depth,
                               float* sums) {
   const DF d;
   const size_t pair = pair_lanes();
-  // The rows have separate variables, because vectors whose size is known only at run time cannot
-  // be in an array.
+  // Each row has its own variables, because vectors of unknown size cannot be in an array.
 #define YARD_EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
 #define YARD_BEGIN(i)                                                             \
   const char* const a##i = a + static_cast<int64_t>(i < kRows ? i : 0) * a_bytes; \
@@ -230,7 +226,6 @@ struct MatmulBlocks {
     if (c < columns) add_pair(c, std::false_type(), columns - c);
   }
 
-  // Computes parts [begin, end) of a matrix with few rows.
   template <class T>
   static void few_rows(const Matmul& job, int64_t begin, int64_t end) {
     constexpr int64_t kSteps = 4;

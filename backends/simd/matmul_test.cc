@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests `matmul` against the reference: sizes around tiles and panels, strides, special values,
-// pieces.
+// Tests `matmul` against the reference: sizes around tiles, strides, special values, pieces.
 #include "testing_reference.h"
 
 namespace yard::simd {
@@ -46,8 +45,7 @@ TEST(Matmul, AgreesOnWideRows) {
 
 TEST(Matmul, TakesAnyStridesOfItsMatrices) {
   constexpr int64_t kM = 9, kN = 37, kK = 150;
-  // The matrices are padded, transposed, every other element, backwards, and one matrix for the
-  // whole batch.
+  // Padded, transposed, every other element, backwards, and one matrix for the whole batch.
   const Strides of_a[] = {
       {2000, 160, 1}, {2000, 1, kM}, {4000, 400, 2}, {-1600, 160, 1}, {0, 160, 1}};
   const Strides of_b[] = {{7000, 40, 1}, {7000, 1, kK}, {14000, 90, 2}, {-7000, 40, 1}, {0, 1, kK}};
@@ -74,8 +72,7 @@ TEST(Matmul, AgreesOnSpecialValues) {
     }
 }
 
-// Sums of many products, and results that are small beside other results of their row, which f16
-// cannot hold.
+// Some results are small beside the others of their row, which f16 cannot hold.
 TEST(Matmul, IsExactWhereTermsCancel) {
   for (const int64_t m : {3, 66}) {
     TestTensor a(YARD_F32, {m, 5000}), b(YARD_F32, {5000, 40}), out(YARD_F32, {m, 40}),

@@ -34,8 +34,7 @@ struct PairProducts {
   void (*multiply)(const PairSums& sums, float factor);
   // Computes to[r][c] += sum.
   void (*add)(const PairSums& sums);
-  // Computes to[i][j] = from[j][i] for 16 rows of 16 elements of 32 bits. Row distances are in
-  // bytes.
+  // Computes to[i][j] = from[j][i] for 16 rows of 16 elements of 32 bits. Distances are in bytes.
   void (*turn)(const char* from, int64_t from_row, char* to, int64_t to_row);
   size_t columns;  // the width of `b` that is fastest
   // Call these around multiply() and add() on each thread. Null if nothing is needed.

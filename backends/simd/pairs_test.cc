@@ -12,8 +12,7 @@ namespace {
 
 using namespace testing;
 
-// Tries every PairProducts of this machine: rows and columns, sizes of tiles and others, any
-// alignment.
+// Tries every PairProducts of this machine, with different orders, sizes and alignments.
 TEST(AttentionPairs, AreMultiplied) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal;

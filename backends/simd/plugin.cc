@@ -117,8 +117,7 @@ constexpr Work kRmsNorm{8, 6}, kAddRmsNorm{16, 8}, kLayerNorm{8, 12}, kGate{12, 
     kSampleWork{4, 80}, kSoftmax{8, 22}, kRotary{8, 6}, kElementwise{12, 2}, kArgmaxWork{4, 4},
     kQuantizeWork{5, 12}, kExpandWork{8, 8};
 
-// A product of f32 and its addition, loads included, in operations of cost.h. The value was
-// measured.
+// A product of f32 and its addition, loads included, in operations of cost.h; measured.
 constexpr double kProduct = 1.0;
 
 template <const Work& work>
@@ -168,8 +167,7 @@ double causal_cost(void* self, const int64_t* fields, uint32_t count) {
   return attention_cost<kPairs>(self, fields, count) / 2;
 }
 
-// Query heads that share a key head read its keys and values once, from memory and often from a
-// page for each.
+// Query heads that share a key head read its keys and values once, often from a page each.
 double decode_cost(const int64_t* fields, double capacity) {
   const double heads = std::max(size_of(fields[1]), 1.0), key_heads = size_of(fields[2]);
   const double elements = size_of(fields[0]) * key_heads * capacity * size_of(fields[3]);

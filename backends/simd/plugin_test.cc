@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests the descriptor of the backend.
 #include <hwy/targets.h>
 
 #include <algorithm>

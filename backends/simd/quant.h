@@ -114,8 +114,7 @@ struct InGroup {
 bool quantize_row(const char* x, uint32_t dtype, int64_t k, XGroup* out, XGroupRest* rests,
                   InGroup place);
 
-// A block of the weight rows of a panel, with QuantKernels::chunk elements of each row in turn.
-// Zeros follow the end of a row.
+// A block of the weight rows of a panel, interleaved as in XBytes.
 struct WBlock {
   alignas(64) int8_t q[kBlock * kPanelRows];
   float scale[kPanelRows];
@@ -134,8 +133,7 @@ struct QuantKernels {
   // Multiplies weight rows [begin, end), at most kPanelRows, by a row. Writes out[0, kPanelRows);
   // values past the end repeat the last row.
   void (*row)(const QuantWeight& weight, int64_t begin, int64_t end, const XRow* x, float* out);
-  // Unpacks blocks [first, last) of weight rows [begin, end), at most kPanelRows. `first` is a
-  // multiple of 8.
+  // Unpacks blocks [first, last), from a multiple of 8 on, of at most kPanelRows weight rows.
   void (*unpack)(const QuantWeight& weight, int64_t begin, int64_t end, int64_t first, int64_t last,
                  WBlock* out);
   // Adds the products of `blocks` blocks of a panel with `rows` rows to sums[row * kPanelRows +

@@ -23,8 +23,7 @@ namespace HWY_NAMESPACE {
 using DX = hn::CappedTag<float, 16>;
 using DXU = hn::RebindToUnsigned<DX>;
 
-// Returns the bits of the largest absolute value. The bits of a NaN are larger than the bits of any
-// number.
+// Returns the bits of the largest absolute value. The bits of a NaN are larger still.
 HWY_INLINE uint32_t largest_bits(const char* v) {
   const DXU d;
   auto most = hn::Zero(d);
@@ -88,7 +87,6 @@ HWY_INLINE void put_chunks(const int8_t* q, int64_t rows, int64_t row, int8_t* o
     std::memcpy(out + i * rows + row * kChunk, q + i, kChunk);
 }
 
-// Returns the sum of the bytes.
 template <bool kIsRest, int64_t kRows>
 HWY_INLINE int32_t put_bytes(const char* v, float inverse, XBytes<kRows>& out, InGroup place) {
   int8_t q[kBlock];

@@ -80,7 +80,6 @@ YARD_ISA_INLINE VF of_weights(const float* two) {
   return vcombine_f32(v, v);
 }
 
-// The dot products as f32.
 template <int kPairs>
 struct Values {
   VF v[kPairs][kWeightPairs];

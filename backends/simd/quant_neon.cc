@@ -65,8 +65,7 @@ YARD_ISA_INLINE int32x4_t finer(const int32x4_t& dots) {
   else
     return vshlq_n_s32(dots, kBits);
 }
-// Adds the products of block kAt of four rows. If kBits is not 0, converts earlier sums to steps
-// that are kBits finer first.
+// Adds products of block kAt of four rows, after converting sums to steps that are kBits finer.
 template <Format F, int kAt, int kBits>
 YARD_ISA_INLINE void add_dots(const uint8_t* const (&p)[4], const XRowRest& x,
                               int32x4_t (&first)[4], int32x4_t (&second)[4]) {
@@ -155,7 +154,6 @@ YARD_ISA_INLINE void add_rest(Dots<kRows>& dots, const int8_t* w, const XGroupRe
   if constexpr (kRow + 1 < kRows) add_rest<kBegin, kEnd, kRows, kRow + 1>(dots, w, x);
 }
 
-// The dot products as f32.
 template <int kRows>
 struct Values {
   VF v[kRows][2];

@@ -44,8 +44,7 @@ YARD_NEON HeadPairs head_pairs(const uint8_t* const (&p)[4]) {
   return {vcvt_f32_f16(vget_low_f16(all)), vcvt_high_f32_f16(all)};
 }
 
-// Multiplies eight bytes of each of four rows by that row's factor. The results have a lane for
-// each row.
+// Multiplies eight bytes of each of four rows by the row's factor. Each row gets a lane.
 YARD_NEON void spread(const int8x16_t (&bytes)[4], float32x4_t factors, float32x4_t (&out)[8]) {
   const int8x16_t even = vzip1q_s8(bytes[0], bytes[2]), odd = vzip1q_s8(bytes[1], bytes[3]);
   const int8x16_t all[2] = {vzip1q_s8(even, odd), vzip2q_s8(even, odd)};
@@ -125,7 +124,6 @@ YARD_NEON int8x16_t six_bits(uint8x16_t v, uint8x16_t h) {
   return vsubq_s8(vorrq_s8(kQuarter < 2 ? low_nibbles(v) : high_nibbles(v), bits), vdupq_n_s8(32));
 }
 
-// Returns the elements of block kAt of a step.
 template <Format F, int kAt>
 YARD_NEON Elements elements(const uint8_t* p) {
   if constexpr (F == Format::kQ8_0 || F == Format::kI8) {
@@ -145,8 +143,7 @@ YARD_NEON Elements elements(const uint8_t* p) {
   }
 }
 
-// Returns a zero that the compiler does not copy from another register. The instruction is free,
-// but a copy is not.
+// Returns a zero that the compiler does not copy: the instruction is free, but a copy is not.
 YARD_NEON int32x4_t new_zero() {
   int32x4_t z;
   asm volatile("movi %0.2d, #0" : "=w"(z));

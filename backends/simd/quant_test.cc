@@ -13,7 +13,6 @@ namespace {
 using testing::BlockTensor;
 using testing::kFormats;
 
-// Returns lengths of rows around the widths of panels.
 std::vector<int64_t> lengths(Format format) {
   if (is_super_block(format)) return {256, 512, 1024};
   if (format == Format::kI8) return {1, 31, 32, 100, 128, 129, 400};
@@ -48,7 +47,6 @@ TEST(Formats, UnpackParts) {
   }
 }
 
-// The blocks of a row, or of a group of rows.
 template <int64_t kRows>
 struct Rounded {
   std::vector<XBlock<kRows>> blocks;
@@ -139,8 +137,7 @@ TEST(Activations, HaveARestBesideLargeValues) {
   EXPECT_EQ(row.rests[2].offset[0][0], -128 * (first + second));
   EXPECT_EQ(row.rests[2].offset[1][0], -128 * first);
   EXPECT_EQ(row.rests[2].offset[2][0], -128 * second);
-  // These give the least and the largest values that have products. Their squares leave the range
-  // of f32.
+  // The least and the largest values that have products. Their squares leave the range of f32.
   for (const float factor : {1e-23f, 1e22f}) {
     std::vector<float> scaled = x;
     for (float& v : scaled) v *= factor;

@@ -80,8 +80,7 @@ using TF = __m512;
 inline constexpr int64_t kTileLanes = 16;
 inline constexpr int64_t kTileRows = 8;
 
-// Signed weights are multiplied as unsigned ones after adding 128. Sums begin with an offset that
-// corrects this.
+// Signed weights are multiplied plus 128, as unsigned ones. Sums begin with a correction.
 template <bool kSigned>
 struct Weights {
   __m512i v;

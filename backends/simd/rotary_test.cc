@@ -15,8 +15,7 @@ using testing::TestTensor;
 
 constexpr const char* kOp = "rotary_embedding";
 
-// Runs both kernels on copies of the same query and key and compares the results. `arguments` come
-// after the key.
+// Compares both kernels on copies of query and key. `arguments` come after the key.
 template <class... A>
 void compare(uint32_t dtype, std::vector<int64_t> query, std::vector<int64_t> key,
              const Strides& strides, const A&... arguments) {

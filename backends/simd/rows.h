@@ -12,7 +12,6 @@
 
 namespace yard::simd {
 
-// Sixteen bits of storage. Arithmetic uses f32 vectors only.
 struct F16 {
   uint16_t bits;
 };
@@ -23,7 +22,6 @@ struct BF16 {
 // The work that justifies another thread: about 20 microseconds on one core.
 inline constexpr int64_t kPieceBytes = int64_t{1} << 18;
 
-// Returns how many rows make such a piece.
 inline int64_t grain_of(int64_t bytes_per_row) noexcept {
   return std::max<int64_t>(1, kPieceBytes / std::max<int64_t>(1, bytes_per_row));
 }

@@ -26,8 +26,7 @@ HWY_BEFORE_NAMESPACE();
 namespace yard::simd {
 namespace HWY_NAMESPACE {
 
-// Returns the first index from `i` on whose element is larger than `bound`, or `width` if there is
-// none. The row must not contain NaN.
+// Returns the first index from `i` on with an element above `bound`, or `width`. Rows have no NaN.
 template <class T>
 HWY_INLINE size_t next_above(const T* x, size_t i, size_t width, float bound) {
   const DF d;
@@ -70,7 +69,6 @@ namespace {
 HWY_EXPORT(largest_as);
 HWY_EXPORT(next_above_as);
 
-// An element that may be chosen.
 struct Item {
   double weight;
   uint32_t key;  // grows with the value; equal for both zeros
@@ -219,8 +217,7 @@ int64_t draw(const SampledRow& row, const Items& items, double random) {
   return chosen;
 }
 
-// Draws from all elements. Some partial sums are kept, so that exponentials are computed again only
-// near the result.
+// Draws from all elements. Partial sums limit the repeated exponentials to one part of the row.
 int64_t draw(const SampledRow& row, double random, double* sums) {
   constexpr int64_t kPart = 128;
   const auto end_of = [&](int64_t part) { return std::min(row.width, (part + 1) * kPart); };
@@ -237,8 +234,7 @@ int64_t draw(const SampledRow& row, double random, double* sums) {
     for (int64_t i = part * kPart; i < end_of(part); ++i)
       if ((reached += row.weight(row.at(i))) > target) return i;
   }
-  // Rounding can make the target as large as the sum. Then choose the last element that has a
-  // weight.
+  // Rounding can make the target as large as the sum. Then take the last element with a weight.
   int64_t last = row.width - 1;
   while (row.weight(row.at(last)) == 0) --last;
   return last;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests `sample` against the reference: the same index for every row, whatever the options, the
-// values and the division of rows among threads.
+// Tests that `sample` chooses the reference's index for all options, values and divisions of rows.
 #include "testing_reference.h"
 
 namespace yard::simd {
@@ -49,8 +48,7 @@ TEST(Sample, ChoosesAsTheReferenceAtAnyWidth) {
     }
 }
 
-// The lower index comes first among equal elements. Rows have few different values, and zeros of
-// both signs.
+// Rows have few different values, and zeros of both signs. The lower index comes first.
 TEST(Sample, ChoosesAsTheReferenceAmongEqualElements) {
   for (const uint32_t dtype : kFloats)
     for (const int levels : {1, 2, 5}) {
@@ -77,8 +75,7 @@ TEST(Sample, ChoosesAsTheReferenceOnSpecialValues) {
   compare_options(none, 2, 3);
 }
 
-// Uses logits of a vocabulary: a few stand out, in any place. With flat logits nearly all elements
-// are kept.
+// In a vocabulary a few logits stand out. With flat logits nearly all elements are kept.
 TEST(Sample, ChoosesAsTheReferenceInAVocabulary) {
   constexpr int64_t kVocabulary = 20011;
   for (const uint32_t dtype : kFloats)

@@ -56,7 +56,6 @@ inline T narrow(float v) noexcept {
   }
 }
 
-// Reads an element of a dtype that is known only at run time.
 inline float read_as_float(const char* p, uint32_t dtype) noexcept {
   switch (dtype) {
     case YARD_F16: return widen(read<F16>(p));

@@ -126,8 +126,7 @@ struct SoftmaxRows {
     for (int64_t r = begin; r < end; ++r, row.next()) {
       T* const out = row.template at<T>(0);
       const T* const x = row.template at<T>(1);
-      // If a row has a NaN or +inf, or only -inf, one of the differences is NaN, and the sum makes
-      // the whole row NaN.
+      // A row with a NaN or +inf, or of only -inf, has a difference of NaN and becomes NaN.
       const VF top = hn::Set(d, largest(x, width));
       const double sum = exponentials(x, out, kept, width, top);
       const VF scale = hn::Set(d, static_cast<float>(1.0 / sum));

@@ -11,8 +11,7 @@ namespace yard::simd::testing {
 
 inline constexpr double kNothing = -HUGE_VAL;
 
-// Returns the result of one query over the keys [first, last), given key(j, d), value(j, d) and
-// added(j).
+// Returns the result of one query over the keys [first, last) from their elements.
 using Element = std::function<double(int64_t, int64_t)>;
 inline std::vector<double> attend(const std::vector<double>& query, int64_t first, int64_t last,
                                   const Element& key, const Element& value,
@@ -53,8 +52,7 @@ struct Sizes {
 
 enum class Kind { kFull, kCausal, kWindow, kCross };
 
-// A call of attention over sequences. If padded, rows have gaps, and heads come before positions in
-// memory.
+// If padded, rows have gaps, and heads come before positions in memory.
 struct Sequences {
   Sequences(uint32_t type, Sizes sizes, bool padded = false)
       : s(sizes),

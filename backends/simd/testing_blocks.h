@@ -19,7 +19,6 @@ inline double f16_at(const uint8_t* p) {
   return reference::to_double(reference::F16{static_cast<uint16_t>(p[0] | p[1] << 8)});
 }
 
-// Returns element i of a block.
 inline double element(Format format, const uint8_t* b, int i) {
   const auto nibble = [&](const uint8_t* q) { return i < 16 ? q[i] & 15 : q[i - 16] >> 4; };
   switch (format) {

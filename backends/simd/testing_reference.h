@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares a kernel of this backend with the reference kernel of its op. Uses the tensors of that
-// backend's tests.
+// Compares kernels with the reference kernels, and uses their test tensors.
 #pragma once
 
 #include <testing.h>  // of backend `reference`
@@ -72,8 +71,7 @@ inline yard_tolerance_t tolerance_of(std::string_view op, uint32_t dtype) {
   return {};
 }
 
-// Expects results within the op's tolerance. NaN and infinities must be where the reference has
-// them.
+// Expects results within the op's tolerance, and NaN and infinities where the reference has them.
 inline void expect_near(std::string_view op, const TestTensor& found, const TestTensor& expected) {
   const yard_tolerance_t t = tolerance_of(op, found.dtype());
   int shown = 0;

@@ -33,7 +33,6 @@ struct TopkRows {
     return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
   }
 
-  // Takes the first of the largest elements.
   static HWY_INLINE size_t take_largest(uint32_t* order, size_t count) {
     uint32_t most = 0;
     for (size_t i = 0; i < count; ++i) most = std::max(most, order[i]);
