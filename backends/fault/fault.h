@@ -137,8 +137,7 @@ class FaultKernel {
   std::vector<std::unique_ptr<const Behaviour>> kept_;  // the last is in force
 };
 
-// The backend of fault kernels. Its probe returns the value that is set. Must outlive its
-// registration.
+// The backend, whose probe returns the value that is set. Must outlive its registration.
 class FaultBackend {
  public:
   explicit FaultBackend(std::string name = "fault", std::string vendor = {});

@@ -54,8 +54,7 @@ TEST(FaultThreads, SetThenReleaseReachesEveryBlockedCall) {
         OneCall call;
         EXPECT_EQ(call(kernel.descriptor()), YARD_OK);
       });
-    // At this point some calls have not started, some are about to block and some block. All must
-    // be released.
+    // Some calls have not started, some are about to block, some block. All must be released.
     if (round % 2 == 0) kernel.wait_for_waiters(1, 1ms);
     kernel.set({});
     kernel.release();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// attention.full and attention.causal: oneDNN's products with an online softmax between them, by
-// blocks of queries and keys.
+// attention.full and .causal: oneDNN's products with an online softmax between blocks of keys.
 //
 // Keys and values are packed once, block by block, for all queries and all heads that share them,
 // so memory is linear in the sequence. Then each thread takes blocks of queries, the longest first.

@@ -57,8 +57,7 @@ ProductTimes measure() {
   return to;
 }
 
-// Measures a score of attention with 128 elements per head, on this thread alone, from one head
-// with a few queries.
+// Measures a score of attention with 128 elements per head, on this thread alone.
 template <bool bf16>
 double measure_score() {
   constexpr int64_t kQueries = 256, kKeys = 256, kDim = 128;

@@ -22,8 +22,8 @@ struct Row {
   TensorView tx{x.data(), DType::f32, {64, 512}}, tout{out.data(), DType::f32, {64, 512}};
 };
 
-// Returns the number of the first expectation that failed in the child, 0 if all held, or -1 if the
-// child hung or died.
+// Returns the number of the first failed expectation, 0 if all held, or -1 if the child hung or
+// died.
 int in_child(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) {

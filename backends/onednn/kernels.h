@@ -4,7 +4,7 @@
 // oneDNN sums in f32 and promises nothing about NaN, so a primitive alone is sometimes wrong: a row
 // of only -inf gives zeros, values of 1e30 normalize to zeros, and long sums drift. Contents cannot
 // be verified before a call, so each kernel first looks at its rows (one pass of integer compares).
-// It computes the rows that oneDNN would get wrong in double, and leaves all others to oneDNN.
+// It computes in double the rows that oneDNN would get wrong, and leaves the others to oneDNN.
 #pragma once
 
 #include <yard/plugin.hpp>

@@ -29,8 +29,7 @@ struct Norm {
   }
 };
 
-// A row that oneDNN must not compute: its number, and where its input can be read after the
-// primitive ran.
+// A row that oneDNN must not compute. `x` is its input, or a copy of it in calls in place.
 struct Kept {
   int64_t row;
   const float* x;

@@ -31,8 +31,7 @@ Key pack_key(bool bf16, int64_t n, int64_t k, int64_t stride) {
   return key;
 }
 
-// The weight may be any tensor. The host compares the loaded weight with a call's weight only when
-// the state is used.
+// The weight may be any tensor. Only when a call uses the state does the host compare weights.
 int32_t PackedWeight::load(Call call, plugin::Named weights) {
   weight_ = weights.tensor("weight");
   const auto fits = [](Tensor w) {

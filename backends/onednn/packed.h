@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Holds a weight of linear in the form that oneDNN's product reads fastest. Made once for the
-// weight that an instance has loaded.
+// Holds the weight that an instance has loaded, in the form that oneDNN's product reads fastest.
 #pragma once
 
 #include <cstdlib>

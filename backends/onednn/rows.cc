@@ -45,8 +45,8 @@ bool suits_layer_norm(const Range& r, double eps) noexcept {
   const double largest = std::max(std::abs(least), std::abs(greatest));
   const double spread = greatest - least;
   // 2^50 squared, times the longest row, is still a finite float. If the mean is large against the
-  // spread, its rounding error spoils every difference. Squares of values below 2^-40 are
-  // subnormal, which shows unless eps covers them.
+  // spread, its rounding error spoils every difference. Squares of values below 2^-40 may leave the
+  // normal numbers, which shows unless eps covers them.
   return largest <= 0x1p50 && largest <= 1.25 * spread && (spread >= 0x1p-40 || eps >= 1e-12);
 }
 

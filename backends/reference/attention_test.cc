@@ -73,8 +73,7 @@ TEST_P(Attention, Full) {
   expect_rounded(t.out, t.expected(-0.75, all), 1e-12);
 }
 
-// Two keys have equal scores, so values of 8 and -4 give 2. The terms of the scores have sizes 2 *
-// 3, and 2 * 3 + 1 with the mask.
+// Values of 8 and -4 with equal scores give 2. Terms of scores have sizes 6, and 7 with the mask.
 TEST(Attention, TheMagnitudeIsThatOfValuesAndScores) {
   TestTensor q(YARD_F32, {1, 1, 1, 2}, {1, -1}), k(YARD_F32, {1, 2, 1, 2}, {3, 3, 2.5, 3.5});
   TestTensor v(YARD_F32, {1, 2, 1, 2}, {8, 5, -4, 5}), out(YARD_F32, {1, 1, 1, 2});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// add and mul, element by element. An output may be an input.
+// add and mul, element by element. An output may alias an input.
 #include "kernels.h"
 #include "numeric.h"
 #include "rows.h"

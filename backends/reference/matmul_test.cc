@@ -54,8 +54,7 @@ TEST(Products, SumsAreExactBeforeTheyAreRounded) {
   EXPECT_EQ(out.at(0), 3.5);
 }
 
-// 12 and -12 cancel, and 3 is left. The magnitude is the norm of the terms plus a hundredth of the
-// sum of their sizes.
+// 12 and -12 cancel, and 3 is left. Magnitudes are norms plus a hundredth of the sums of sizes.
 TEST(Products, TheMagnitudeIsThatOfTheTerms) {
   TestTensor a(YARD_F32, {1, 3}, {3, -4, 3}), b(YARD_F32, {3, 2}, {4, 0, 3, 0, 0, 1});
   TestTensor out(YARD_F32, {1, 2});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // rms_norm, add_rms_norm and layer_norm. A kernel reads a whole row before it writes the row's
-// first output, so an output may be an input.
+// first output, so an output may alias an input.
 #include <cmath>
 
 #include "kernels.h"

@@ -22,8 +22,7 @@ struct BF16 {
   uint16_t bits;
 };
 
-// Returns the 16-bit pattern, with this many exponent and mantissa bits, that is nearest to
-// `value`.
+// Returns the nearest 16-bit pattern with this many exponent and mantissa bits.
 template <int kExponent, int kMantissa>
 constexpr uint16_t narrow(double value) noexcept {
   static_assert(1 + kExponent + kMantissa == 16);
@@ -38,8 +37,7 @@ constexpr uint16_t narrow(double value) noexcept {
 
   uint64_t result = 0;
   if (magnitude > kDoubleInfinity) {
-    // Set the quiet bit. Otherwise a NaN with a payload only in the lost bits would become
-    // infinity.
+    // Set the quiet bit, or a NaN with a payload only in the lost bits would become infinity.
     const uint64_t payload = (magnitude >> (52 - kMantissa)) & ((uint64_t{1} << kMantissa) - 1);
     result = kInfinity | (uint64_t{1} << (kMantissa - 1)) | payload;
   } else if (exponent > kBias) {
@@ -93,8 +91,7 @@ constexpr T from_double(double v) noexcept {
     return static_cast<T>(v);
 }
 
-// Runs body(std::type_identity<T>()) for the element type of the dtype. `body` returns a
-// yard_code_t.
+// Runs body(std::type_identity<T>()) for the dtype's element type. `body` returns a yard_code_t.
 template <class Body>
 int32_t with_type(plugin::Call call, uint32_t dtype, const Body& body) {
   switch (dtype) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The built-in ops: their schemas, their meaning in a line, and their tolerances.
-// docs/reference/ops.md has the details.
+// The built-in ops: schemas, summaries and tolerances. docs/reference/ops.md has the details.
 #include <array>
 #include <iterator>
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests the descriptor as a host reads it: ops and kernels match, flags hold, and typed and packed
-// entries agree.
+// Tests the descriptor as a host reads it: ops, kernels, flags, typed and packed entries.
 #include <set>
 
 #include "testing.h"

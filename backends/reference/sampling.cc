@@ -40,8 +40,7 @@ uint64_t ordered(double v) noexcept {
   return (bits >> 63) != 0 ? ~bits : bits | (uint64_t{1} << 63);
 }
 
-// The elements of a row that can be chosen: those above a bound, and the first `equal` that equal
-// the bound.
+// The elements that can be chosen: those above a bound, and the first `equal` that equal it.
 class Kept {
  public:
   static Kept all(int64_t size) noexcept { return {0, size}; }
@@ -63,8 +62,7 @@ class Kept {
     return total;
   }
 
-  // Returns the smallest set of first elements whose measures sum up to `needed`, or all elements
-  // if the total is less.
+  // Returns the fewest first elements whose measures sum up to `needed`, or all elements.
   template <class T, class Measure>
   Kept smallest(const Row<T>& x, double needed, const Measure& measure) const {
     uint64_t low = 0, high = ~uint64_t{0};  // the sum from `low` on is enough, or low is 0

@@ -138,10 +138,9 @@ TEST(Sampling, RandomNumbersAreThoseOfSplitMix64) {
     EXPECT_EQ(run("sample", out, x, 1.0, int64_t{0}, 1.0, seed).code, YARD_OK);
     return out.values();
   };
-  // The published first outputs of SplitMix64 from seed 0 are e220a8397b1dcdaf and
-  // 6e789e6aa1b965f4.
+  // SplitMix64 from seed 0 begins with e220a8397b1dcdaf and 6e789e6aa1b965f4, as published.
   EXPECT_EQ(chosen(0), (Vector{0xe220a, 0x6e789}));
-  // From seed 1234567 they are 599ed017fb08fc85 and 2c73f08458540fa5.
+  // From seed 1234567 it begins with 599ed017fb08fc85 and 2c73f08458540fa5.
   EXPECT_EQ(chosen(1234567), (Vector{0x599ed, 0x2c73f}));
 }
 

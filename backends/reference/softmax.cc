@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // softmax over the last dimension. Exponentials are computed twice, so that nothing is allocated
-// and the output may be the input.
+// and the output may alias the input.
 #include <algorithm>
 #include <cmath>
 #include <limits>

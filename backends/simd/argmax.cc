@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// argmax over the last dimension: finds the largest element of each block of a row, and then its
-// place in the first block that has it.
+// argmax finds the largest element of each block of a row, then its place in the first such block.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "argmax.cc"
 #include <hwy/foreach_target.h>  // before highway.h

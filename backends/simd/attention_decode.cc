@@ -123,8 +123,7 @@ HWY_INLINE void multiply_row(float* row, size_t dim, VF factor) {
   }
 }
 
-// Turns scores into weights relative to a maximum that includes them, and scales earlier sums to
-// it. Returns whether a weight is 0.
+// Turns scores into weights and scales sums to the new maximum. Returns whether a weight is 0.
 HWY_INLINE bool weigh(DecodeRows& rows, size_t row, int64_t count, size_t dim) {
   const DF d;
   float* const w = rows.weights[row];

@@ -8,8 +8,7 @@
 
 namespace yard::simd {
 
-// The speed of this machine. Measured at the first estimate in this process, which takes about 200
-// microseconds.
+// The speed of this machine, measured at the first estimate, which takes about 200 microseconds.
 struct Rates {
   double ns_per_byte;       // to move memory, on one core
   double ns_per_operation;  // on one element in f32, on one core

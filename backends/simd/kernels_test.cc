@@ -232,8 +232,8 @@ struct AlignedRows {
   yard_tensor_t t{};
 };
 
-// Outputs of large calls bypass the caches where rows are aligned, and have the same bits. Of rows
-// that are 104 elements apart, only some are aligned.
+// Outputs of large calls bypass the caches in aligned rows. In steps of 104 elements, some rows
+// are.
 TEST(Kernels, GiveTheSameBitsPastTheCaches) {
   const int64_t cached = cached_bytes();
   for (const uint32_t dtype : kFloats)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // layer_norm reads a row twice, the second time from the cache. The first pass computes the sum and
 // the sum of squares, the second writes the output. A row is read to its end before its first
-// output is written, so the output may be the input.
+// output is written, so the output may alias the input.
 //
 // This is exact enough while the mean is within two standard deviations of zero. Other rows are
 // computed relative to their mean, so that nothing cancels however far from zero they lie. If

@@ -11,8 +11,7 @@
 namespace yard::simd {
 namespace {
 
-// The number of blocks of a panel that are unpacked at a time. Together with the sums of
-// kRowsAtATime rows they fit a first-level cache and a thread's stack.
+// Unpacked blocks of a panel. With the sums of kRowsAtATime rows, they fit a first-level cache.
 constexpr int64_t kMostBlocks = 16;
 // Rows with fewer results are computed in f32, because even the largest result may by chance be
 // small beside the error of int8. Rows outside the range of int8, and panels whose results are not

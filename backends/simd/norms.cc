@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // rms_norm and add_rms_norm. A row is read once from memory and once from the cache. It is read to
-// its end before its first output is written, so an output may be an input.
+// its end before its first output is written, so an output may alias an input.
 //
 // Blocks are summed in f32, and their sums in double. If squares leave the range of f32, the row is
 // computed again, scaled by a power of two, which changes no digit.
