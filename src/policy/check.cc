@@ -363,7 +363,7 @@ class Checker {
                "expected another kernel");
   }
 
-  // Only the program, whose values have no line, may choose where the process writes.
+  // Only the program (its values have no line) may choose where to write. `inside` is the folder.
   void check_output(const std::string& path, const std::filesystem::path& inside,
                     const Where& where) {
     namespace fs = std::filesystem;

@@ -91,7 +91,7 @@ OpRules compile_rules(const Config& config, const op::Program& program,
 // Returns null if the op has no rules.
 using RulesByOp = std::map<std::shared_ptr<const op::Program>, std::shared_ptr<const OpRules>>;
 
-// Returns the value of an op in a map from names and globs, or null. Exact, then longer keys win.
+// Finds an op's value in a map from names and globs, or null. Exact names win, then longer globs.
 template <class Map>
 const typename Map::mapped_type* find_for_op(const Map& map, std::string_view op) {
   if (const auto it = map.find(op); it != map.end()) return &it->second;

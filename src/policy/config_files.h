@@ -8,7 +8,7 @@
 
 namespace yard::policy {
 
-// Returns the text of a file, or why not. kInvalidArgument means that others can write the file.
+// Returns a file's text, or why it cannot be read: kInvalidArgument if others can write the file.
 using Opener = std::function<Result<std::string>(const std::string& path)>;
 
 // Opens regular files of at most 4 MiB that only root and this user can write. Never blocks.
