@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A whole plugin in C11: a new op, its reference kernel, and a vendor kernel with limits, a verifier, a
- * cost, workspace and a typed entry. It includes plugin.h and nothing else of the project. */
+/* A complete plugin in C11. It adds an op with its reference kernel, and a vendor kernel with
+ * limits, a verifier, a cost estimate, workspace and a typed entry. It includes only plugin.h from
+ * the project. */
 #include <yard/plugin.h>
 
 #define COUNT(array) ((uint32_t)(sizeof(array) / sizeof((array)[0])))
@@ -11,7 +12,7 @@ static float* floats(const yard_tensor_t* t) {
 
 static int64_t stride_of(const yard_tensor_t* t) { return t->strides ? t->strides[0] : 1; }
 
-/* The meaning of the op: any stride, one element at a time. */
+/* Defines what the op means. It accepts any strides. */
 static int32_t reference_run(yard_call_t* call, const yard_value_t* args, uint32_t count) {
   const yard_tensor_t *out, *x;
   int64_t i;

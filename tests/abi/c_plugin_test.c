@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plays the host in C11: asks the plugin of c_plugin.c for its descriptor and runs what it offers. The
- * library is not linked, so this also shows that plugin.h needs none of it. */
+/* Plays the host in C11: asks the plugin of c_plugin.c for its descriptor and runs the kernels that
+ * the plugin offers. The library is not linked, which shows that plugin.h does not need the
+ * library. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +25,7 @@ static int32_t host_fail(void* self, yard_call_t* call, int32_t code, const char
   return code;
 }
 
-/* Two pieces, so that a kernel which ignores `begin` is found out. */
+/* Splits the work in two, so that a kernel that ignores `begin` fails the test. */
 static int32_t host_parallel_for(void* self, int64_t count, int64_t grain,
                                  void (*body)(void* context, int64_t begin, int64_t end),
                                  void* context) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layout of every shipped version of the ABI, seen by a C11 compiler. Compiling is the test. */
+/* Checks the layout of every shipped version of the ABI from a C11 compiler. Compiling is the test.
+ */
 #include "layout_test.h"
 
 #include "layout_v0.inc"

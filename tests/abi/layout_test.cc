@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same layout, seen by a C++20 compiler. Compiling is the test.
+// Checks the layout from a C++20 compiler. Compiling is the test.
 #include "layout_test.h"
 
 #include "layout_v0.inc"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A service as tests see and steer it from outside: it normalises rows of two tenants, until its stdin ends. Its kernel
-// vendor.acme, which is preferred to all others, overflows for rows of 5120 with the large values of tenant B. About ten
-// times a second it prints how many results of each kind had a NaN since the last line: `A,4096=0 B,4096=0 B,5120=17`.
+// A service that tests steer from outside. It normalises rows of two tenants until its stdin ends.
+// The kernel vendor.acme is preferred to all others, but overflows for rows of 5120 with the large
+// values of tenant B. About ten times a second the program prints how many results of each kind
+// contained a NaN since the last line: `A,4096=0 B,4096=0 B,5120=17`.
 #include <poll.h>
 #include <unistd.h>
 #include <yard/yard.h>
@@ -21,7 +22,8 @@ void acme_rms_norm(Call, Tensor out, Tensor x, Tensor weight, double eps) {
   for (int64_t r = 0; r < x.numel() / d; ++r) {
     const float* from = x.data<float>() + r * d;
     float* to = out.data<float>() + r * d;
-    // Squares of large values overflow unless they are scaled first, which this kernel forgets for one width.
+    // Squares of large values overflow unless they are scaled first. This kernel forgets to scale
+    // for rows of 5120.
     float most = 1;
     if (d != 5120)
       for (int64_t i = 0; i < d; ++i) most = std::fmax(most, std::fabs(from[i]));
@@ -29,7 +31,7 @@ void acme_rms_norm(Call, Tensor out, Tensor x, Tensor weight, double eps) {
     for (int64_t i = 0; i < d; ++i) sum += from[i] / most * (from[i] / most);
     const float mean = sum / float(d) + float(eps) / most / most;
     float scale = 1 / std::sqrt(mean);
-    scale *= 1.5f - 0.5f * mean * scale * scale;  // the step that an approximate root needs
+    scale *= 1.5f - 0.5f * mean * scale * scale;  // a Newton step, because the root is approximate
     for (int64_t i = 0; i < d; ++i) to[i] = from[i] / most * scale * weight.data<float>()[i];
   }
 }

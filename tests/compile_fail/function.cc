@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dispatched functions: another signature is refused by the compiler.
+// The compiler refuses functions whose signature differs from the declaration.
 #include <yard/function.h>
 
 struct Args {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Typed ops: what can never be a right call is refused by the compiler.
+// The compiler refuses typed ops that can never be called correctly.
 #include <yard/yard.h>
 
 #include <vector>

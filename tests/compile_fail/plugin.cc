@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel whose signature the ABI cannot carry is refused by the compiler.
+// The compiler refuses a kernel whose signature the ABI cannot carry.
 #include <yard/plugin.hpp>
 
 #include <string>

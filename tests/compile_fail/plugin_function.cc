@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifiers of plugins: other parameters than the function's are refused by the compiler, also such as convert.
+// The compiler refuses verifiers of plugins whose parameters differ from the function's, even if
+// they convert.
 #include <yard/plugin_function.hpp>
 
 using yard::plugin::function;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A failure cannot be dropped without saying so.
+// The compiler refuses to drop a failure silently.
 #include <yard/status.h>
 
 yard::Status act();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A view over elements that no dtype stands for is refused by the compiler.
+// The compiler refuses a view over an element type that has no dtype.
 #include <yard/tensor.h>
 
 #include <string>

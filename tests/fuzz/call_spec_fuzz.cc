@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a CallSpec: parsing ends, what parses prints and reads back as itself, and calls of known
-// ops are either made, and then come back from their own text, or refused.
+// Parses any bytes as a CallSpec. A spec that parses must survive printing and parsing again. Calls
+// of known ops are refused, or made and read back from their own text.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a canary's dump: reading ends, mistakes are named, what was read writes and reads back as itself, and
-// running it again ends with an answer. While an allocation fails, as the input chooses, both end as before or for lack of
-// memory. The libraries of vendors are left out of that: oneDNN 2.7 reads freed memory after an allocation failed in it.
+// Reads any bytes as a canary's dump. Reading ends and names mistakes, a dump that was read
+// survives writing and reading, and replaying it ends with an answer. The input also chooses an
+// allocation that fails; reading may then report out_of_memory.
+// Kernels of vendors are not replayed under failing allocations: oneDNN 2.7 reads freed memory
+// after one of its allocations failed.
 #include <yard/verify.h>
 
 #include <cstdint>
@@ -18,7 +20,7 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
-// Large calls would only take time.
+// Skips large calls, which only take time.
 bool is_small(const yard::CanaryDump& dump) {
   size_t bytes = 0;
   for (const yard::TensorBytes& t : dump.inputs) bytes += t.bytes.size();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a rule file: read or refused with a message, equal when read twice, what was read prints as a file that
-// reads back the same, checking it ends, and calls with equal keys match the same rules.
+// Reads any bytes as a rule file. Reading twice gives equal results. A file that is read survives
+// printing and reading again, checking it ends, and calls with equal keys match the same rules.
+// Other files are refused with a message.
 #include <yard/config.h>
 
 #include <cstdint>
@@ -61,7 +62,7 @@ void match_some(const policy::OpRules& rules, const OneOp& known) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const OneOp known;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  // A file may include itself or a good one.
+  // The file may include itself or a good file.
   const policy::Opener open = [&](const std::string& path) -> Result<std::string> {
     if (path == "other.yaml") return std::string("kernel_denies: [default.simd]\n");
     if (path == "same.yaml") return std::string(text);
@@ -84,7 +85,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   for (const auto& [program, rules] : compiled)
     if (rules != nullptr) match_some(*rules, known);
-  // The grammar of patterns by itself.
+  // Also tests the grammar of patterns directly.
   if (const auto regex = policy::Regex::compile(text.substr(0, size / 2)); regex.ok())
     (void)regex->matches(text.substr(size / 2));
   return 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as what a plugin's query answers: the structs, their sizes and counts, text and lists are made of
-// the input, and its pointers lead into it or are NULL, as far as a plugin could do it with valid
-// memory. Reading ends, and errors have a message. Then again while an allocation fails, as the input chooses: reading ends
-// as before, or for lack of memory.
+// Reads any bytes as the answer of a plugin's query. The structs, their sizes and counts, text and
+// lists come from the input. Pointers are NULL or lead into the input, as a plugin could do with
+// valid memory. Reading ends, and errors have a message. The input may also choose an allocation
+// that fails; then reading may report out_of_memory.
 #include <yard/plugin.h>
 
 #include <algorithm>
@@ -25,14 +25,14 @@ void require(bool condition) {
 
 int32_t run(yard_call_t*, const yard_value_t*, uint32_t) { return YARD_OK; }
 
-// Reads the input from its front; zeros when it is used up.
+// Reads the input from its front, and returns zeros after its end.
 class Input {
  public:
   Input(const uint8_t* data, size_t size) : data_(data), left_(size) {
     for (size_t i = 0; i < size; ++i) checksum_ = (checksum_ ^ data[i]) * 0x100000001b3;
     checksum_ ^= checksum_ >> 32;
   }
-  uint64_t checksum() const { return checksum_; }  // of all of it
+  uint64_t checksum() const { return checksum_; }  // over the whole input
 
   uint8_t byte() {
     if (left_ == 0) return 0;
@@ -47,18 +47,19 @@ class Input {
     std::memcpy(&v, bytes, sizeof v);
     return v;
   }
-  // Mostly right, sometimes anything.
+  // Usually returns the right size, sometimes any number.
   uint32_t size_like(size_t right) {
     const uint8_t how = byte();
     return how < 200 ? static_cast<uint32_t>(right) : number<uint32_t>();
   }
   uint32_t count_like(size_t right) {
     const uint8_t how = byte();
-    // More than there is would be a lie that no host can see through, unless it is beyond reason.
+    // A count that is slightly too large would be a lie that no host can detect. Counts beyond
+    // reason are detected.
     if (how < 220) return static_cast<uint32_t>(right);
     return how < 240 ? 0 : ~0u - how;
   }
-  // Text of the input, a valid word, or NULL. Owned by this object.
+  // Returns text from the input, a valid word, or NULL. This object owns the text.
   const char* text(std::vector<std::unique_ptr<std::string>>& keep,
                    std::initializer_list<const char*> words) {
     const uint8_t how = byte();
@@ -80,7 +81,7 @@ class Input {
   uint64_t checksum_ = 0xcbf29ce484222325;
 };
 
-// Everything a plugin would hold.
+// Owns everything that a plugin would own.
 struct Shelf {
   std::vector<std::unique_ptr<std::string>> texts;
   std::vector<yard_backend_t> backends;
@@ -131,7 +132,7 @@ yard_param_t make_param(Input& in, Shelf& shelf) {
   p.dtypes = in.byte() < 160 ? 0 : in.number<uint64_t>();
   p.align = in.byte() < 160 ? 0 : in.number<int64_t>();
   p.pad = in.byte() < 160 ? 0 : in.number<int64_t>();
-  p.constant.tag = in.byte() % 8;  // without text: a string is NULL
+  p.constant.tag = in.byte() % 8;  // a string constant has NULL text
   return p;
 }
 

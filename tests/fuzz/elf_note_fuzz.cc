@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a shared library: reading its notes ends, with a message if something is wrong.
+// Reads the notes of any bytes as a shared library. Reading ends, with a message if something is
+// wrong.
 #include <yard/plugin.h>
 
 #include <cstdint>

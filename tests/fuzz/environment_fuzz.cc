@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as variables, one NAME=VALUE a line: each is set or reported, what is set is well formed,
-// reading twice gives the same, and what is reported can be shown.
+// Reads any bytes as environment variables, with one NAME=VALUE in each line. Each variable is set
+// or reported, values that are set are well formed, reading twice gives the same result, and
+// reports can be printed.
 #include <yard/log.h>
 
 #include <cstdint>
@@ -47,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     require(!p.message.empty());
     for (const char c : to_string(p)) require(static_cast<unsigned char>(c) >= 0x20);
   }
-  // The grammar of levels by itself, which programs may use as well.
+  // Also tests the grammar of log levels directly, because programs may call it.
   const bool good = yard::apply_log_levels(text).ok();
   require(good == yard::apply_log_levels(text).ok());
   yard::apply_log_levels("").or_throw();

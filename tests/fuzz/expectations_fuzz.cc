@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a list of expectations: reading ends, mistakes have a line, and what was read writes and
-// reads back as itself.
+// Reads any bytes as a list of expectations. Reading ends, mistakes have a line number, and a list
+// that was read survives writing and reading.
 #include <yard/verify.h>
 
 #include <cstdint>

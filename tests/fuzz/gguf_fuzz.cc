@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a GGUF file: reading ends, with an error of its own kind or with values and tensors inside of the bytes.
+// Reads any bytes as a GGUF file. Reading ends with the reader's error, or with values and tensors
+// that lie inside the bytes.
 #include "gguf.h"
 
 #include <cstdint>
@@ -15,7 +16,7 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
-// Runs something that may fail with an error of the reader.
+// Runs f, which may throw the reader's error.
 template <class F>
 void attempt(const F& f) {
   try {
@@ -34,7 +35,7 @@ constexpr const char* kKeys[] = {"general.architecture",  "general.alignment",
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::unique_ptr<std::byte[]> bytes(
-      new std::byte[size]);  // exactly, so that reading beyond it is seen
+      new std::byte[size]);  // without slack, so that the sanitizer sees reads beyond the end
   if (size > 0) std::memcpy(bytes.get(), data, size);
   attempt([&] {
     const llm::Gguf file = llm::Gguf::parse({bytes.get(), size});

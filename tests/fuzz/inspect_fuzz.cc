@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a request of live control: read or refused with a message, and whatever the command does, the answer is one
-// line of valid JSON with the request's id.
+// Handles any bytes as a request of live control. Whether the request is valid or refused, the
+// answer is one line of valid JSON with the request's id.
 #include <yard/runtime.h>
 
 #include <cstdint>
@@ -19,7 +19,7 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
-// A runtime that has been called, so that commands find it.
+// Makes a runtime with recorded calls, so that commands have something to report.
 void make_runtime() {
   static Runtime* runtime = nullptr;
   if (runtime != nullptr) return;
@@ -47,11 +47,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     check_answer(inspect::answer(request, parsed), request.id);
     return 0;
   }
-  // These open files that the input names.
+  // These commands open files that the input names.
   if (request.command.starts_with("record") || request.command == "config.load") return 0;
   const auto result = inspect::handle_request(request, {0, 1});
   check_answer(inspect::answer(request, result), request.id);
-  // Back to where it began.
+  // Undo all changes, so that the next input starts from the same state.
   inspect::Request undo;
   undo.command = "undo";
   while (inspect::handle_request(undo, {0, 1}).ok()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a schema: parsing ends, what parses prints and reads back as itself, compiles, and the
-// compiled check takes calls without tensors.
+// Parses any bytes as a schema. A schema that parses survives printing and parsing again and
+// compiles, and the compiled check accepts calls without tensors.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -35,7 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   require(program.ok() && program->signature().size() == schema->params.size());
   for (const std::string& name : program->field_names()) require(program->field(name).has_value());
 
-  // A call with nothing but defaults, and zeros where there are none.
+  // Builds a call from defaults, and from zeros where a parameter has no default.
   std::vector<yard_value_t> args;
   const yard_tensor_t tensor = [] {
     yard_tensor_t t{};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a text: with a vocabulary that has all bytes, the text of its tokens is the text again. And any lines as a
-// vocabulary: they are refused, or encode the rest of the input into tokens that they have.
+// Tokenizes any bytes as text: with a vocabulary that has all bytes, decoding the tokens returns
+// the text. Also reads any lines as a vocabulary, which is refused or encodes the rest of the input
+// into tokens that it has.
 #include "tokenizer.h"
 
 #include <cstdint>
@@ -32,7 +33,7 @@ std::string vocabulary(const std::string& rules, const std::vector<std::string>&
   return w.bytes();
 }
 
-// Every byte by the character that stands for it, some merges, two special tokens.
+// Has the character that stands for each byte, some merges and two special tokens.
 std::string whole_vocabulary(const std::string& rules) {
   std::vector<std::string> tokens = {"<|end|>", "<|im|>"};
   for (uint32_t b = 0, more = 256; b < 256; ++b) {
@@ -51,7 +52,7 @@ std::string whole_vocabulary(const std::string& rules) {
   return vocabulary(rules, tokens, types, merges);
 }
 
-// A tokenizer with the file that it looks into.
+// A tokenizer and the file that it points into.
 struct Loaded {
   explicit Loaded(std::string b)
       : bytes(std::move(b)), file(llm::Gguf::parse(llm::as_bytes(bytes))), tokenizer(file) {}
@@ -85,7 +86,7 @@ std::vector<std::string> lines_of(std::string_view text) {
   return lines;
 }
 
-// Lines with a space are merges, others tokens.
+// Lines with a space are merges, other lines are tokens.
 void any_vocabulary(std::string_view lines, std::string_view text) {
   std::vector<std::string> tokens, merges;
   std::vector<int32_t> types;

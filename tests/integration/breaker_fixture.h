@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of breakers share: an op with a bad kernel that comes first and a good one behind it.
+// The fixture for tests of breakers: an op with a bad kernel that comes first and a good kernel
+// behind it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +22,7 @@ using std::chrono::milliseconds;
 
 inline constexpr Op<void(Out, In, int)> copy{"copy"};
 
-// What a thread of the runtime does is done soon.
+// Waits for work that the runtime does on its own threads.
 inline bool soon(const std::function<bool()>& f, milliseconds patience = milliseconds(20000)) {
   return base::eventually(f, patience);
 }
@@ -45,7 +46,7 @@ class HealthOf : public ::testing::Test {
     return copy.on(bare_.runtime)(TensorView(to.data(), DType::f32, {n}),
                                   TensorView(from.data(), DType::f32, {n}), 0);
   }
-  // Whether calls of that size are kept from the bad kernel.
+  // Returns whether the breaker keeps calls of this size from the bad kernel.
   bool is_out(int64_t n = 4) {
     const auto e = bare_.runtime.explain("copy(f32[" + std::to_string(n) + "])@cpu").value();
     for (const Candidate& c : e.candidates)
@@ -71,7 +72,8 @@ class HealthOf : public ::testing::Test {
     ASSERT_TRUE(soon([&] { return opened_ > before || is_out(n); }));
   }
 
-  // Reported, so it was in force then. A short cooldown may be over before the test looks.
+  // These count events rather than states, because a short cooldown may be over before the test
+  // looks.
   std::atomic<int> opened_{0}, half_opened_{0};
 
   fault::FaultBackend backend_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Breakers and health as callers see them: excluded kernels, their return, reports and events.
+// Tests breakers and health as callers see them: which kernels are excluded, when they come back,
+// reports and events.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/c.h>
@@ -29,13 +30,13 @@ TEST_F(HealthOf, ConsecutiveFaultsExcludeAKernelForSuchCalls) {
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(call().ok());
   EXPECT_EQ(bad_.calls(), before);
   EXPECT_THAT(why_out(), AllOf(HasSubstr("open"), HasSubstr("4-7"), HasSubstr("f32")));
-  // Calls of another size are another matter.
+  // Calls of another size have a separate breaker.
   EXPECT_FALSE(is_out(100));
   EXPECT_TRUE(call(100).ok());
   EXPECT_EQ(bad_.calls(), before + 1);
 }
 
-// Whatever else the machine does: nothing waits for a thread of the runtime.
+// The breaker takes effect without a thread of the runtime, so a busy machine cannot delay it.
 TEST_F(HealthOf, ABreakerTakesEffectWithTheCallThatOpensIt) {
   set(5, std::chrono::hours(1));
   std::vector<float> to(4), from(4);
@@ -64,7 +65,7 @@ TEST_F(HealthOf, ABreakerTakesEffectWithTheCallThatOpensIt) {
     }
 }
 
-// The packed call of C uses the shared runtime.
+// The packed call of the C interface uses the shared runtime.
 TEST(SharedHealth, ABreakerTakesEffectWithThePackedCallThatOpensIt) {
   Runtime& runtime = Runtime::shared();
   fault::FaultBackend backend;
@@ -114,7 +115,7 @@ TEST_F(HealthOf, NoCallThatStartsAfterABreakerOpenedRunsItsKernel) {
       }
     });
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(call().ok());
-  EXPECT_TRUE(soon([&] { return is_out(); }));  // another thread's call may be opening it
+  EXPECT_TRUE(soon([&] { return is_out(); }));  // another thread's call may be opening the breaker
   failed = true;
   for (int i = 0; i < 2000; ++i) EXPECT_TRUE(call().ok());
   end = true;
@@ -162,7 +163,7 @@ TEST_F(HealthOf, ASuccessResetsConsecutiveFaultsForEveryKindOfCall) {
       [&] { return bound(out, x, 0); },
   };
   BreakerSettings settings;
-  settings.failure_percent = 0;  // else four faults of five open it
+  settings.failure_percent = 0;  // else four faults in five calls open the breaker
   bare_.runtime.health().set_settings(settings).or_throw();
   for (const auto& way : ways)
     for (int round = 0; round < 10; ++round) {
@@ -175,7 +176,7 @@ TEST_F(HealthOf, ASuccessResetsConsecutiveFaultsForEveryKindOfCall) {
   EXPECT_FALSE(is_out());
 }
 
-// Sizes of one breaker key, of which one fails: never two failures in a row.
+// Both sizes share a breaker key and only one fails, so there are never two failures in a row.
 TEST_F(HealthOf, AlternatingGoodAndBadSizesOpenTheBreaker) {
   bad_.set({.when = [](const yard_value_t* args,
                        uint32_t) { return args[0].u.tensor->shape[0] == 5120; },
@@ -230,7 +231,6 @@ TEST_F(HealthOf, AShareOfFailuresOpensTheBreakerForEveryKindOfCall) {
   }
 }
 
-// From several threads, and with settings from a rule file.
 TEST_F(HealthOf, AShareOfFailuresOpensTheBreakerForThreads) {
   const auto reading = parse_config(
       "version: \"1.0\"\nsettings:\n  breaker: {failure_percent: 20, failure_min_calls: 50, "
@@ -251,7 +251,7 @@ TEST_F(HealthOf, AShareOfFailuresOpensTheBreakerForThreads) {
   for (std::thread& t : threads) t.join();
 }
 
-// Below the percentage nothing opens, and calls go back to direct plans.
+// Below the percentage the breaker stays closed, and calls go back to direct plans.
 TEST_F(HealthOf, FewFailuresOpenNothing) {
   bad_.set({.rate = 0.1, .code = YARD_FAULT});
   for (int i = 0; i < 3000; ++i) ASSERT_TRUE(call().ok());
@@ -275,7 +275,7 @@ TEST_F(HealthOf, ASuccessOfAnotherPlanResetsConsecutiveFaults) {
   };
   for (const auto& success : between) {
     bad_.set({.rate = 0});
-    success();  // its plan is there, and its form remembered
+    success();  // makes the plan and its memo
     success();
     success();
     for (int round = 0; round < 4; ++round) {
@@ -296,7 +296,8 @@ int32_t typed_copy(plugin::Call, plugin::Tensor, plugin::Tensor, int64_t) {
   return g_typed_fails.load() ? YARD_FAULT : YARD_OK;
 }
 
-// Kernels with a typed entry, which memos call without the plan: in the process and in a scope in turn.
+// Memos call kernels with a typed entry without going through the plan, in the process and in a
+// scope.
 TEST_F(HealthOf, MemosReportSuccessesAfterFaults) {
   Changes c;
   c.add_kernel(
@@ -324,7 +325,7 @@ TEST_F(HealthOf, MemosReportSuccessesAfterFaults) {
   g_typed_fails = false;
 }
 
-// Calls of other sizes share the plan, and nothing else.
+// Calls of other sizes share the plan, but their faults are counted apart.
 TEST_F(HealthOf, ConsecutiveFaultsAreCountedPerKindOfCall) {
   const auto fails = [&] {
     bad_.set({.code = YARD_FAULT});
@@ -345,7 +346,7 @@ TEST_F(HealthOf, ConsecutiveFaultsAreCountedPerKindOfCall) {
 TEST_F(HealthOf, AnUnusedFallbackConsumesNoProbes) {
   set(5, milliseconds(200));
   open_by_faults();
-  set(5, std::chrono::hours(1));  // how long one period of half-open is
+  set(5, std::chrono::hours(1));  // the length of one half-open period
   bad_.set({.rate = 0});
   ASSERT_TRUE(soon([&] { return half_opened_ > 0; }));
   FaultKernel first{{.op = "copy", .id = "fault.first", .priority = 300}};
@@ -401,7 +402,7 @@ TEST_F(HealthOf, AFaultOnAProbeReopensForLonger) {
   set(5, milliseconds(50));
   open_by_faults();
   ASSERT_TRUE(soon([&] { return half_opened_ > 0; }));
-  EXPECT_TRUE(call().ok());  // the probe fails, the call does not
+  EXPECT_TRUE(call().ok());  // the probe fails, but the call succeeds
   ASSERT_TRUE(soon([&] { return opened_ > 1; }));
   EXPECT_GE(bare_.runtime.health().report().breakers.opened, 2u);
 }
@@ -418,7 +419,8 @@ TEST_F(HealthOf, ALostDeviceExcludesAllItsKernelsUntilItIsBack) {
 TEST_F(HealthOf, AKernelCannotLoseTheHost) {
   set(5, milliseconds(50));
   bad_.set({.code = YARD_DEVICE_LOST, .message = "fell off the bus"});
-  // A fault of that kernel like any other: the next one runs, and the breaker opens.
+  // The report counts as a fault of the kernel: another kernel serves the call, and the breaker
+  // opens.
   for (int i = 0; i < 5; ++i) {
     t_ran = 0;
     EXPECT_TRUE(call().ok());
@@ -430,7 +432,7 @@ TEST_F(HealthOf, AKernelCannotLoseTheHost) {
       EXPECT_EQ(k.failures.of(ErrorClass::kFault), 5u);
       EXPECT_EQ(k.failures.of(ErrorClass::kDeviceLost), 0u);
     }
-  // For a probe, too.
+  // A failed probe counts, too.
   ASSERT_TRUE(soon([&] { return half_opened_ > 0; }));
   EXPECT_TRUE(call().ok());
   ASSERT_TRUE(soon([&] { return opened_ > 1; }));
@@ -453,7 +455,7 @@ TEST_F(HealthOf, ADeviceReportedLostByAKernelIsExcluded) {
   EXPECT_EQ(on_gpu().error_class(), ErrorClass::kDeviceLost);
   EXPECT_TRUE(soon([&] { return on_gpu().code() == Code::kNoKernel; }));
   EXPECT_THAT(on_gpu().to_string(), HasSubstr("device cuda is lost"));
-  EXPECT_TRUE(call().ok());  // other devices go on
+  EXPECT_TRUE(call().ok());  // other devices still work
   bare_.runtime.health().device_back({2, 0});
   EXPECT_EQ(on_gpu().error_class(), ErrorClass::kDeviceLost);
   Changes d;

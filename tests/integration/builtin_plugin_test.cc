@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One source used in three ways: the file of examples/plugins as a shared library, registered by the
-// program that links it, and as a built-in backend. All behave the same.
-//
-// This program has its own list of built-in backends in place of the one that the build makes.
+// Uses one source in three ways: as a shared library, registered by the program that links it, and
+// as a built-in backend. All three behave alike.
+// This program replaces the list of built-in backends that the build makes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +20,7 @@ namespace {
 
 bool g_built_in = false;
 
-// Uses the op, whichever way it was registered.
+// Uses the op in the same way however it was registered.
 std::vector<float> caller(Runtime& runtime) {
   std::vector<float> x(1000), out(1000);
   for (size_t i = 0; i < x.size(); ++i) x[i] = 0.37f * static_cast<float>(i) - 180;

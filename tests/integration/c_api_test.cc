@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs what c_api_use.c, which is C, checks; and calls with counts that are not those of the schema.
+// Runs the checks of c_api_use.c, which is C, and makes calls with wrong argument counts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -41,7 +41,7 @@ TEST(CApi, HasAConstantForEveryDtype) {
     EXPECT_EQ(known.contains(static_cast<DType>(i)), bits(static_cast<DType>(i)) != 0) << i;
 }
 
-// Arguments that end where memory ends: reading one more is a crash.
+// Arguments that end at the end of a page: reading one more crashes.
 class ArgsAtTheEnd {
  public:
   explicit ArgsAtTheEnd(std::initializer_list<yard_value_t> args) : page_(::getpagesize()) {
@@ -64,7 +64,7 @@ class ArgsAtTheEnd {
 
 const yard_value_t* t_args = nullptr;
 uint32_t t_count = 0;
-// Calls the op `copies` by call_op with t_count arguments.
+// Calls the op `copies` through call_op with t_count arguments.
 int32_t delegate(yard_call_t* call, const yard_value_t*, uint32_t) {
   return call->host->call_op(call->host->self, call, "copies", t_args, t_count);
 }
@@ -87,7 +87,8 @@ class ACountThatIsNotTheSchemas : public ::testing::Test {
     Runtime::shared().apply(std::move(c)).or_throw();
   }
 
-  // `call(count)` is a code, and writes to error_. Before and after calls of the form are remembered.
+  // `call(count)` returns a code and writes to error_. Each round ends with valid calls, so that
+  // the second round finds a memo of the form.
   template <class F>
   void expect_refused(const F& call, const char* text) {
     for (int round = 0; round < 2; ++round) {

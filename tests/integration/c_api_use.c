@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The C interface as a C program uses it. Every check that fails returns the line it stands in. */
+/* Uses the C interface as a C program does. Every failed check returns its line number. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,7 +101,7 @@ static int calls(yard_op_ref_t* ref, yard_value_t* args, const float* out) {
   o.prefer = YARD_KIND_REFERENCE;
   CHECK(yard_call_with(ref, args, 3, &o, &r, error, sizeof error) == YARD_OK);
   CHECK(strcmp(r.kernel, "reference.c") == 0 && !r.cached);
-  /* The ends of the range: as late as can be, and passed. */
+  /* The ends of the range: INT64_MAX is never reached, and INT64_MIN has passed. */
   o.prefer = 0, o.deadline_ns = INT64_MAX;
   CHECK(yard_call_with(ref, args, 3, &o, NULL, error, sizeof error) == YARD_OK);
   o.deadline_ns = -1;
@@ -158,7 +158,7 @@ static int handles(yard_op_ref_t* ref, const yard_value_t* args, const float* ou
   CHECK(strstr(error, "by is -1") != NULL);
   CHECK(yard_call_handle(h, cells, 3, NULL, 0) == YARD_CALLER);
 
-  /* What is not there, and what has another type. */
+  /* Arguments that are missing or have another type. */
   CHECK(yard_call_handle(h, cells, 2, error, sizeof error) == YARD_CALLER);
   CHECK(strstr(error, "takes 3 arguments") != NULL);
   CHECK(yard_call_handle(h, cells, UINT32_MAX, error, sizeof error) == YARD_CALLER);
@@ -191,7 +191,7 @@ static int handles(yard_op_ref_t* ref, const yard_value_t* args, const float* ou
   return 0;
 }
 
-/* The id of the kernel that serves a call of c_add now. */
+/* Returns the id of the kernel that serves a call of c_add now. */
 static const char* served_by(yard_op_ref_t* ref, const yard_value_t* args) {
   static yard_result_t r;
   r.size = sizeof r;
@@ -255,7 +255,7 @@ static int policies(yard_op_ref_t* ref, const yard_value_t* args) {
   CHECK(yard_load_rules(NULL, kPath, error, sizeof error) == YARD_CALLER);
   CHECK(yard_enter_scope(NULL, kPath, error, sizeof error) == NULL);
 
-  /* Neither or both, no YAML, more than a policy, and a policy that is invalid. */
+  /* Both or neither source, invalid YAML, more than a policy, and an invalid policy. */
   CHECK(yard_set_policy(NULL, NULL, error, sizeof error) == YARD_CALLER);
   CHECK(yard_set_policy(kDeny, kPath, error, sizeof error) == YARD_CALLER);
   CHECK(yard_load_rules(NULL, NULL, error, sizeof error) == YARD_CALLER);
@@ -273,7 +273,7 @@ static int policies(yard_op_ref_t* ref, const yard_value_t* args) {
   return 0;
 }
 
-/* A kernel with state: `by` times x, plus a bias that is loaded. */
+/* The state of a kernel that multiplies x by `by` and adds a bias, which is loaded as a weight. */
 typedef struct scale {
   double by;
   const yard_tensor_t* bias;
@@ -344,7 +344,7 @@ static yard_value_t number(double f) {
   return v;
 }
 
-/* Options, weights, and the life of states. */
+/* Checks options, weights and the lifetime of states. */
 static int instances(const yard_value_t* args, float* out, yard_op_ref_t* other) {
   char error[256] = "";
   float bias[2] = {10, 20};

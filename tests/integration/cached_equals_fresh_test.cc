@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rule everything stands on: the plan from the cache is the plan a fresh selection would give.
-//
-// In random worlds, calls are made through the cache, which earlier calls of the same world have filled
-// and which changes of registry, environment and policy have emptied, many of them inside of scopes; each
-// is compared with the same call without the cache and outside of any scope, with all that the scopes set
-// put into its own options, and now and then against the explanation. Kernels leave their number and
-// decline half of the calls, so that the whole order of a plan shows and not only its first kernel.
+// Checks the most important promise of the cache: it returns the plan that a fresh selection would
+// return.
+// Calls are made in random worlds, many of them in scopes. Earlier calls have filled the cache, and
+// changes of the registry, environment and policy have invalidated it. Each call is compared with a
+// call outside of any scope that bypasses the cache and carries the scopes' settings in its own
+// options, and sometimes with the explanation. Kernels record their number and decline half of the
+// calls, so that the whole order of a plan shows and not only its first kernel.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <yard/abi.h>
@@ -21,9 +21,9 @@
 namespace yard::testing {
 namespace {
 
-// So many in each of RapidCheck's 100 cases, with so many calls in each.
+// Each of RapidCheck's 100 cases runs kWorlds worlds with kCalls calls each.
 #if defined(YARD_UNDER_ASAN) || defined(YARD_UNDER_TSAN)
-constexpr int kWorlds = 1, kCalls = 200;  // enough to see that nothing illegal happens
+constexpr int kWorlds = 1, kCalls = 200;  // enough to find undefined behaviour
 #else
 constexpr int kWorlds = 4, kCalls = 720;
 static_assert(100 * kWorlds * kCalls >= 200000);
@@ -49,7 +49,7 @@ class Asker {
     why.or_throw();
   }
 
-  // As users call: without options on the short way.
+  // Calls as users do, without an options argument when there are no options.
   Outcome cached(const RandomCall& c, const Options* o) {
     t_ran_kernels.clear();
     const auto n = static_cast<uint32_t>(c.args.size());
@@ -69,7 +69,7 @@ class Asker {
   detail::Site* site_;
 };
 
-// Scopes that are entered again and again, and the scope a thread is in.
+// A set of scopes that are entered repeatedly, and the scopes that the thread is in.
 class RandomScopes {
  public:
   explicit RandomScopes(World& world) {
@@ -83,7 +83,6 @@ class RandomScopes {
       scopes_.push_back(std::move(s));
     }
   }
-  // Leaves all scopes and enters up to two.
   void enter(Random& r) {
     inner_.reset();
     outer_.reset();
@@ -91,7 +90,7 @@ class RandomScopes {
     outer_.emplace(r.of(scopes_));
     if (r.chance(50)) inner_.emplace(r.of(scopes_));
   }
-  // The same said by the call itself, outside of any scope.
+  // Returns options that express all scopes, for a call outside of any scope.
   Options leave(const Options& o) {
     Options all = o;
     const Scope now = current_scope();
@@ -115,7 +114,7 @@ class RandomScopes {
 
 uint64_t g_cases = 0, g_hits = 0;
 
-// Empty if all is well, else a description.
+// Returns a description of the first mismatch, or an empty string.
 std::string try_world(uint64_t seed, int kernels) {
   World world(seed, kernels);
   Asker asker(world);
@@ -135,13 +134,13 @@ std::string try_world(uint64_t seed, int kernels) {
     const Outcome cached = asker.cached(call, plain ? nullptr : &o);
     const uint64_t after = world.runtime().stats(false).selections;
     std::string explained;
-    // Large tensors of a random call may overlap where its schema does not allow it.
+    // Large tensors of a random call may overlap where the schema forbids that.
     if (i % 8 == 0 && cached.code != Code::kNotFound && cached.code != Code::kInvalidArgument)
       explained = asker.explain(call, o).value().selected;
     const Options all = i % 2 == 0 ? scopes.leave(o) : o;
     const Outcome fresh = asker.fresh(call, all);
     ++g_cases;
-    // Calls that no kernel can take are not remembered.
+    // A call that no kernel can serve is not cached.
     if (fresh.code != Code::kNoKernel && after == before) ++g_hits;
     const auto wrong = [&](const std::string& what) {
       const auto text = asker.explain(call, all);
@@ -150,7 +149,7 @@ std::string try_world(uint64_t seed, int kernels) {
     };
     if (fresh != cached)
       return wrong("fresh: " + show(fresh) + ", from the cache: " + show(cached));
-    // A call that writes nothing runs no kernel; the explanation names one all the same.
+    // A call that writes no elements runs no kernel, but the explanation names one.
     const bool ran = fresh.code != Code::kOk || !fresh.ran.empty();
     if (i % 8 == 0 && fresh.code != Code::kNotFound && ran &&
         explained != (fresh.ran.empty() ? "" : world.id_of(fresh.ran[0])))
@@ -176,18 +175,17 @@ TEST(CachedEqualsFresh, InRandomWorlds) {
   EXPECT_TRUE(holds);
   if (!holds) return;
   EXPECT_GE(g_cases, uint64_t{100} * static_cast<uint64_t>(scaled(kWorlds)) * kCalls);
-  // A cache that never answers would pass as well. Of so varied calls, between so many changes, about an eighth are hits.
+  // A cache that never answers would pass the test, too. About an eighth of these calls are hits.
   EXPECT_GE(g_hits, g_cases / 25);
   RecordProperty("cases", std::to_string(g_cases));
   RecordProperty("hits", std::to_string(g_hits));
 }
 
-// Several threads in one world, each in scopes of its own.
 TEST(CachedEqualsFresh, InSeveralThreadsWithScopesOfTheirOwn) {
   constexpr int kThreads = 3;
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     World world(seed, 1 + static_cast<int>(seed % 8));
-    std::deque<RandomCall> calls;  // which point into themselves
+    std::deque<RandomCall> calls;  // a deque, because calls contain pointers into themselves
     for (int i = 0; i < 40; ++i) calls.push_back(world.call());
     std::vector<std::unique_ptr<RandomScopes>> scopes;
     for (int t = 0; t < kThreads; ++t) scopes.push_back(std::make_unique<RandomScopes>(world));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls by name: the mapping of arguments to parameters is cached, which must not change behaviour.
+// Tests calls by name. The mapping of arguments to parameters is cached, which must not change
+// behaviour.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +15,7 @@
 namespace yard::testing::memo_names {
 namespace {
 
-// What the last kernel was given.
+// The arguments that the last kernel received.
 thread_local std::vector<yard_value_t> t_given;
 thread_local std::vector<std::string> t_strings;
 thread_local intptr_t t_kernel = 0;
@@ -112,7 +113,7 @@ TEST_F(CallMemoNames, WrongOnesAreRefusedEveryTime) {
     }
 }
 
-// Where no scalar is read, its type still is.
+// The type of a scalar is checked even if nothing reads its value.
 TEST_F(CallMemoNames, TypesAreCheckedAlthoughValuesAreNot) {
   Bare bare("plain(out!: T[n], x: T[n], w?: T[n], k: int = 1, on: bool = false, by: float = 1.0)");
   bare.add(keeping("plain", 1)).or_throw();
@@ -133,7 +134,7 @@ TEST_F(CallMemoNames, TypesAreCheckedAlthoughValuesAreNot) {
     }
 }
 
-// The op goes and comes back with its parameters in another order, and with other defaults.
+// The op is removed and added again with its parameters in another order and with other defaults.
 TEST_F(CallMemoNames, AnOpAddedAgainWithAnotherSchemaIsBoundByTheNewOne) {
   const char* const schemas[] = {
       "swap(out!: T[n], x: T[n], y: T[n], a: int = 1, b: int = 2)",
@@ -222,7 +223,7 @@ TEST_F(CallMemoNames, RuntimesHaveSchemasOfTheirOwn) {
   }
 }
 
-// Names that are hard to tell apart, and names that are too long to be remembered.
+// Some names are hard to tell apart, and some are too long for the cache.
 TEST_F(CallMemoNames, NamesAreComparedInFull) {
   const std::string longest(31, 'p'), too_long(32, 'p'), other = std::string(31, 'p') + "q";
   const std::string ops[] = {"begin_of_one_same_end",
@@ -247,7 +248,7 @@ TEST_F(CallMemoNames, NamesAreComparedInFull) {
   std::mt19937 random(5);
   for (int i = 0; i < 5000; ++i) {
     const size_t op = random() % std::size(ops), name = random() % std::size(names);
-    // From memory that is another's afterwards.
+    // The names lie in memory that is reused afterwards.
     const std::string op_text = ops[op], name_text = names[name];
     const std::vector<Arg> args = {out_.view, x_.view, {name_text, 100 + i}};
     for (int again = 0; again < 2; ++again) {
@@ -259,7 +260,7 @@ TEST_F(CallMemoNames, NamesAreComparedInFull) {
   }
 }
 
-// Strings are not part of a form: each call has its own.
+// Strings are not part of a form: each call passes its own.
 TEST_F(CallMemoNames, StringsAndListsAreThoseOfTheCall) {
   Bare bare("join(out!: T[n], xs: T[n][], name: string, k: int = 1)");
   bare.add(keeping("join", 1)).or_throw();
@@ -288,7 +289,7 @@ TEST_F(CallMemoNames, StringsAndListsAreThoseOfTheCall) {
   }
 }
 
-// A verifier that reads a string: calls that differ in nothing else go to different kernels.
+// The verifier reads a string, so calls that differ only in the string go to different kernels.
 TEST_F(CallMemoNames, AStringThatIsReadDecides) {
   Bare bare("say(out!: T[n], x: T[n], word: string)");
   bare.add(keeping("say", 1)).or_throw();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call through a memo has the same result as a call that is checked and selected: the same kernel with the same
-// flags, or the same refusal. Random forms of call, and after each some that differ in one property only.
+// A call through a memo has the same result as a call that is checked and selected: the same kernel
+// with the same flags, or the same refusal. The test makes random forms of calls, each followed by
+// forms that differ in one property.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -22,7 +23,7 @@ int32_t run_quad(yard_call_t* call, Tensor, Tensor, Tensor, Tensor) { return not
 
 constexpr Op<void(Out, In, OptIn, int64_t, bool, int64_t, double)> work{"work"};
 constexpr Op<void(Out, Out, InOut, In, OptInOut)> pair{"pair"};
-// Without optional tensors, as most ops are.
+// These ops have no optional tensors, like most ops.
 constexpr Op<void(Out, In, In, double)> lead{"lead"};
 constexpr Op<void(Out, InOut, In, In)> quad{"quad"};
 
@@ -31,7 +32,7 @@ constexpr const char* kOps[] = {"work", "pair", "lead", "quad"};
 
 // ---- Forms ----
 
-// A tensor, over addresses that no kernel here follows.
+// Describes a tensor. The kernels here never follow its address.
 struct Spec {
   bool there = true, has_data = true;
   DType dtype = DType::f32;
@@ -89,7 +90,7 @@ class Forms {
     return f;
   }
 
-  // The same form but for one thing.
+  // Returns a form that differs from f in one thing.
   Form near(Form f, bool may_be_absent) {
     Spec& t = f.tensors[below(f.tensors.size())];
     Spec& out = f.tensors[0];
@@ -111,7 +112,7 @@ class Forms {
       case 7:
         if (!t.strides.empty()) t.strides[below(t.strides.size())] += of<int64_t>({1, -1, 4});
         break;
-      case 8: {  // all of them, in one dimension
+      case 8: {  // all tensors, in one dimension
         if (out.shape.empty()) break;
         const size_t axis = below(out.shape.size());
         for (Spec& s : f.tensors)
@@ -148,7 +149,8 @@ class Forms {
     f.how = static_cast<int64_t>(below(3)), f.on = chance(50), f.by = of<double>({1, 2});
   }
 
-  // Compact, rows with gaps, transposed, reversed, broadcast, every second element.
+  // Chooses a layout: compact, rows with gaps, transposed, reversed, broadcast or every second
+  // element.
   void lay_out(Spec& s, bool may_repeat) {
     const size_t rank = s.shape.size();
     s.strides.assign(rank, 0);
@@ -180,14 +182,14 @@ class Forms {
     place(all[0], all[count == 3 ? 1 : 3]);
     return all;
   }
-  // Where an output lies with respect to an input.
+  // Chooses where an output lies with respect to an input.
   void place(Spec& out, Spec& x) {
     const uint64_t element = bytes_of(out.dtype);
     const int64_t last = out.shape.empty() ? 1 : out.shape.back();
     switch (below(6)) {
       case 0:
       case 1: x = out; break;  // in place
-      case 2:                  // partly the same memory
+      case 2:                  // overlapping
         x = out;
         x.at += element;
         break;
@@ -201,7 +203,7 @@ class Forms {
         x = out;
         x.at += static_cast<uint64_t>(last) * element;
         break;
-      case 4: {  // one ends where the other begins
+      case 4: {  // adjacent
         uint64_t n = element;
         for (int64_t s : out.shape) n *= static_cast<uint64_t>(s);
         x = out;
@@ -235,7 +237,7 @@ constexpr const char* kLeadSchema =
 constexpr const char* kQuadSchema =
     "quad(out!: T[*s], z~: T[*s], y: T[*s], x: T[*s]) where out may_alias x";
 
-// Accepts one half of what there is of its argument.
+// A verifier that accepts an argument if the first value that it reads is odd.
 int32_t odd_sum(const yard_query_t* q, yard_verdict_t* verdict) {
   int64_t sum = 0;
   for (uint32_t i = 0; q->read != nullptr && i < 1; ++i) sum += q->read[i];
@@ -243,7 +245,7 @@ int32_t odd_sum(const yard_query_t* q, yard_verdict_t* verdict) {
   return YARD_OK;
 }
 
-// Kernels with typed and packed entry, of which a random part is there.
+// A runtime with a random set of kernels with typed and packed entries.
 class World {
  public:
   World(uint64_t seed, const char* schema, Kind kind) : bare_(schema), forms_(seed) {
@@ -312,10 +314,10 @@ class World {
   std::string described_;
 };
 
-// A form as arguments.
+// The arguments of a form.
 struct Arguments {
   std::vector<TensorView> views;
-  std::vector<yard_tensor_t> plain;  // the same for packed calls, written in another way
+  std::vector<yard_tensor_t> plain;  // the tensors for packed calls, written in another way
   std::vector<Arg> packed, by_view;
 
   Arguments(const Form& f, Kind kind, bool other_way) {
@@ -323,7 +325,8 @@ struct Arguments {
     for (size_t i = 0; i < views.size(); ++i) {
       plain.push_back(views[i].c());
       if (!other_way || i % 2 == 0 || plain.back().data == nullptr) continue;
-      // As many tensors of other libraries are: at an offset, compact without strides.
+      // Like many tensors of other libraries, this one has an offset, and no strides if it is
+      // compact.
       plain.back().data = static_cast<char*>(plain.back().data) - 4096;
       plain.back().byte_offset = 4096;
       int64_t step = 1;
@@ -385,7 +388,7 @@ class Checker {
     }
   }
 
-  // Several times, both ways, against a call that looks at everything.
+  // Calls `times` times, typed and packed, and compares with a call that is checked in full.
   void check(const Form& f, int times) {
     const Arguments one(f, kind_, false), other(f, kind_, true);
     const char* const op = kOps[kind_];
@@ -436,7 +439,7 @@ void walk(uint64_t seed, const char* schema, Kind kind, Totals& totals) {
       SCOPED_TRACE(describe(f));
       checker.check(f, 3);
     }
-    // Right after it, while it is remembered.
+    // The similar form comes while the first form is still remembered.
     for (int i = 0; i < 3; ++i) {
       const Form other = forms.near(f, kind == kWork || kind == kPair);
       SCOPED_TRACE("step " + std::to_string(step) + "\n" + describe(other) + "\nafter\n" +
@@ -456,7 +459,7 @@ TEST(CallMemoRandom, WithOptionalInputAndScalars) {
     walk(seed, kWorkSchemas[seed % std::size(kWorkSchemas)], kWork, totals);
     if (HasFatalFailure()) return;
   }
-  // Neither way may be rare.
+  // Both outcomes must be frequent.
   EXPECT_GT(totals.ran, fewer(4000u));
   EXPECT_GT(totals.refused, fewer(4000u));
   EXPECT_GT(totals.aliased, fewer(400u));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same form of call in and out of scopes, with and without options, never uses the memo of the other. Memos are
-// invalid in a forked child.
+// Calls of one form in and out of scopes, with and without options, never use each other's memos.
+// Memos are invalid in a forked child.
 #include <gtest/gtest.h>
 #include <yard/detail/memo.h>
 
@@ -191,14 +191,15 @@ TEST_F(CallMemoScopes, EqualOptionsShareAnOverlay) {
   EXPECT_EQ(bare_.runtime.stats(false).selections, selections);
 }
 
-// More overlays than are kept: those let go are not used again.
+// There are more overlays than the runtime keeps. Released overlays are not used again.
 TEST_F(CallMemoScopes, ReleasedOverlaysAreNotUsed) {
-  // Scopes whose numbers differ by 64 have equal hashes here: they must differ in what they deny.
+  // Scopes whose numbers differ by 64 have equal hashes here, so they must differ in what they
+  // deny.
   std::vector<Scope> scopes;
   const auto denies_a = [](size_t i) { return (i + i / 64) % 2 == 0; };
   for (size_t i = 0; i < 300; ++i)
     scopes.push_back(Scope().deny_kernels({denies_a(i) ? "a" : "b", "z" + std::to_string(i)}));
-  for (size_t i = 0; i < 300; ++i) {  // numbers are given in this order
+  for (size_t i = 0; i < 300; ++i) {  // scopes get their numbers in this order
     const ScopedPolicy in(scopes[i]);
     for (int k = 0; k < 3; ++k) ASSERT_EQ(ran(), denies_a(i) ? 2 : 1);
     for (int k = 0; k < 3; ++k) ASSERT_EQ(packed(), denies_a(i) ? 2 : 1);
@@ -237,7 +238,7 @@ TEST_F(CallMemoScopes, MemosAreVoidInAForkedChild) {
     if (detail::t_thread->memos == &detail::kNoMemos) return false;
     bare_.runtime.health().open("step", "a").or_throw();
     if (ran() != 2 || packed() != 2) return false;
-    // And its own child.
+    // The memos are also invalid in a child of the child.
     return base::true_in_child([&] { return ran() == 1 || ran() == 2; });
   };
   EXPECT_TRUE(base::true_in_child(in_child));
@@ -246,7 +247,7 @@ TEST_F(CallMemoScopes, MemosAreVoidInAForkedChild) {
   EXPECT_EQ(calls(), 13u);
 }
 
-// A kernel that forks: the call it is part of ends in both processes.
+// The call of a kernel that forks ends in both processes.
 TEST_F(CallMemoScopes, AKernelMayFork) {
   static bool forks = false;
   static bool is_child = false;

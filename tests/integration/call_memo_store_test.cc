@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which forms a thread remembers, and that it compares them in full.
+// Tests which forms a thread remembers, and that memos compare forms in full.
 #include <gtest/gtest.h>
 #include <yard/detail/memo.h>
 
@@ -13,8 +13,8 @@
 namespace yard::testing {
 namespace {
 
-// Forms that are not exact are told apart by comparing in full. The words of these are the same, because a size
-// and a stride that are too large for a word overlap in it.
+// Memos compare inexact forms in full. The words of these forms are equal, because a size and a
+// stride that are too large for a word overlap in it.
 TEST(CallMemoHashes, InexactFormsAreComparedInFull) {
   Bare bare("two(out!: T[n, m], x: T[n, m])");
   yard_kernel_t k = kernel_of("two", "any", 1, 1);
@@ -44,7 +44,7 @@ TEST(CallMemoHashes, InexactFormsAreComparedInFull) {
   }
 }
 
-// Two tensors have the same exact form if they are the same in all but their address.
+// Two tensors have the same exact form only if they differ in nothing but their address.
 TEST(CallMemoHashes, ExactFormsHoldTheWholeForm) {
   std::mt19937 random(7);
   const auto of = [&](std::initializer_list<int64_t> c) {
@@ -75,7 +75,7 @@ TEST(CallMemoHashes, ExactFormsHoldTheWholeForm) {
     const std::pair<uint64_t, uint64_t> form(v.form().head, v.form().dims);
     ASSERT_EQ(seen.try_emplace(form, meaning).first->second, meaning);
     ASSERT_EQ(forms.try_emplace(meaning, form).first->second, form);
-    // It says nothing of a tensor without data, or at an offset.
+    // A tensor without data or with an offset has no exact form.
     EXPECT_FALSE(v.with_data(nullptr).form().is_exact());
     EXPECT_EQ(v.with_data(nullptr).with_data(data).form().head, form.first);
     yard_tensor_t shifted = v.c();
@@ -87,7 +87,8 @@ TEST(CallMemoHashes, ExactFormsHoldTheWholeForm) {
 
 // ---- Which forms are stored ----
 
-// Whether this thread has a current memo of the op's calls whose first tensor has these sizes.
+// Returns whether this thread has a current memo for calls of the op with a first tensor of these
+// sizes.
 bool is_memoised(const detail::Site* site, int64_t rows, int64_t d) {
   const detail::CallMemos& all = *detail::t_thread->memos;
   for (const detail::CallMemo& m : all.of)
@@ -113,7 +114,7 @@ class CallMemoStore : public ::testing::Test {
       bare_.add(k).or_throw();
     }
   }
-  // The largest divisor up to 7.
+  // Returns the largest divisor up to 7.
   static intptr_t expected(int64_t n) {
     for (intptr_t i = 7; i > 1; --i)
       if (n % i == 0) return i;
@@ -134,7 +135,7 @@ class CallMemoStore : public ::testing::Test {
 };
 
 TEST_F(CallMemoStore, AFormIsStoredWhenItComesASecondTime) {
-  ran(45, 1);  // the thread's first call, and the plan of both
+  ran(45, 1);  // the thread's first call makes the plan of both
   EXPECT_FALSE(is_memoised(on_.site(), 15, 8));
   ran(15);
   EXPECT_FALSE(is_memoised(on_.site(), 15, 8));
@@ -151,7 +152,7 @@ TEST_F(CallMemoStore, MoreFormsThanCapacityAreServedCorrectly) {
   }
 }
 
-// A decoder: a few forms in every step, and one that grows.
+// Like a decoder, each step makes a few forms that repeat and one that grows.
 TEST_F(CallMemoStore, FormsThatComeOnceEvictNone) {
   const auto hot = [&] {
     for (int64_t n = 1; n <= 16; ++n) EXPECT_EQ(ran(n, 16), expected(n));
@@ -165,7 +166,7 @@ TEST_F(CallMemoStore, FormsThatComeOnceEvictNone) {
   }
 }
 
-// The same with a growing form that several layers use.
+// Several layers use the growing form here.
 TEST_F(CallMemoStore, FormsThatComeForAWhileLeaveMostHotOnes) {
   size_t there = 0, looked = 0;
   for (int64_t step = 1; step <= 2000; ++step) {

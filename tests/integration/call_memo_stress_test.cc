@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads call the same forms repeatedly, through memos, while another thread changes what they would run. Every call
-// must run a kernel that was allowed between its start and its end, and none that was released.
+// Threads repeat calls through memos while another thread changes which kernel is selected. Every
+// call must run a kernel that was allowed between its start and its end, and never a released one.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -31,7 +31,8 @@ yard_kernel_t versioned(const char* id, const std::shared_ptr<Version>& v, int32
   return k;
 }
 
-// Sixteen forms over memory of one thread: apart, in place, rows of a larger buffer, interleaved.
+// Sixteen forms over the memory of one thread: apart, in place, rows of a larger buffer,
+// interleaved.
 struct SixteenForms {
   alignas(64) int64_t memory[2][512] = {};
   std::deque<std::pair<TensorView, TensorView>> of;
@@ -78,7 +79,7 @@ class CallMemoStress : public ::testing::Test {
     calls_ += count;
   }
 
-  // Calls `change` with 1, 2... until the time is over.
+  // Calls `change` with 1, 2, ... until the time is over.
   void run(const std::function<void(int64_t)>& change) {
     std::vector<std::thread> callers;
     for (unsigned i = 0; i < kCallers; ++i) callers.emplace_back([this, i] { call(i); });
@@ -156,7 +157,7 @@ TEST_F(CallMemoStress, WhileABreakerOpensAndCloses) {
   });
 }
 
-// Every size is a class of its own, and there is room for four plans: they go all the time.
+// Every size has its own class and the cache holds four plans, so plans are evicted all the time.
 TEST_F(CallMemoStress, WhilePlansAreEvicted) {
   auto v = std::make_shared<Version>(5);
   yard_kernel_t k = versioned("k", v);
@@ -175,7 +176,7 @@ TEST_F(CallMemoStress, WhilePlansAreEvicted) {
   EXPECT_LE(bare_.runtime.stats(false).plans, 8u);
 }
 
-// Overlays come and go, too.
+// Overlays also come and go.
 TEST_F(CallMemoStress, WhileOverlaysAreReleased) {
   add("a", 0, 20);
   ledger_.begin(0), ledger_.end();

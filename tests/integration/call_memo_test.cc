@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call of a form that its thread remembers uses a memo, without check or key. This must not change behaviour: another
-// form is checked and selected, a change of kernels or policy reaches the next call, and what a memo points to may have
-// been freed. Every call here is typed, so that the inline part of the path runs.
+// Tests that memos do not change behaviour. A form that a thread remembers is called without check
+// or key, but another form is checked and selected, a change of kernels or policy reaches the next
+// call, and objects that a memo points to may have been freed. Calls are typed here, because part
+// of the path is inline in the header.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +20,7 @@ using ::testing::HasSubstr;
 constexpr const char* kMul = "mul(out!: T[*rows, d], x: T[*rows, d], w: T[d], by: float = 1.0)";
 constexpr Op<void(Out, In, In, double)> mul{"mul"};
 
-// A kernel with a typed entry, as all in C++ have.
+// Records what a kernel with a typed entry received.
 struct Seen {
   intptr_t kernel = 0;
   double by = 0;
@@ -59,7 +60,7 @@ class CallMemoTest : public ::testing::Test {
     t_seen = {};
     return mul.on(bare_.runtime)(out, x, w, by);
   }
-  // The kernel a call on compact tensors [rows, d] ran.
+  // Returns the kernel that ran for a call on compact tensors [rows, d].
   intptr_t ran(int64_t rows, int64_t d) {
     const TensorView out = view(0, {rows, d}), x = view(1, {rows, d}), w = view(2, {d});
     const Status s = call(out, x, w);
@@ -128,7 +129,7 @@ TEST_F(CallMemoTest, InvalidCallsAreRefusedEveryTime) {
 }
 
 TEST_F(CallMemoTest, NeighboursInMemoryAreApart) {
-  // Two views that end where the next begins, in steps of a cache line.
+  // `x` begins right behind `out`, one cache line later, or far away. They never overlap.
   for (size_t at : {size_t{32}, size_t{64}, size_t{512}}) {
     const TensorView out = view(0, {4, 8}), x = view(0, {4, 8}, DType::f32, at), w = view(2, {8});
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(call(out, x, w).ok());
@@ -185,7 +186,7 @@ TEST_F(CallMemoTest, ARemovedOpIsUnknownUntilItIsAddedAgain) {
   }
 }
 
-// Memos outlive what they are of; a new runtime may lie where an old one lay.
+// Memos outlive their runtime, and a new runtime may have the address of an old one.
 TEST_F(CallMemoTest, RuntimesComeAndGo) {
   for (intptr_t i = 1; i <= 200; ++i) {
     Bare other(kMul);
@@ -203,7 +204,7 @@ struct FewPlans : CallMemoTest {
   FewPlans() : CallMemoTest(4) {}
 };
 
-// A plan that is let go is not used again.
+// An evicted plan is not used again.
 TEST_F(FewPlans, PlansThatAreEvictedAreNotUsed) {
   // Each of these kernels makes its own class.
   std::vector<std::vector<yard_limit_t>> limits;
@@ -229,7 +230,7 @@ Runtime* g_runtime = nullptr;
 alignas(64) float g_scratch[3][64];
 int g_depth = 0;
 
-// Calls its own op on another form, then fails: by then the memo is another's.
+// Calls its own op on another form, which takes over the memo, and then fails.
 int32_t nests(yard_call_t* call, const yard_tensor_t* out, const yard_tensor_t*,
               const yard_tensor_t*, double) {
   if (g_depth++ == 0) {
@@ -255,13 +256,14 @@ TEST_F(CallMemoTest, AKernelMayCallItsOwnOpAndThenFail) {
     const TensorView out = view(0, {4, 8}), x = view(1, {4, 8}), w = view(2, {8});
     const Status s = call(out, x, w, 3);
     ASSERT_TRUE(s.ok()) << s.to_string();
-    EXPECT_EQ(t_seen.kernel, 2);  // the next in order
+    EXPECT_EQ(t_seen.kernel, 2);  // the next kernel in the order
     EXPECT_EQ(t_seen.out, &out.c());
     EXPECT_EQ(t_seen.by, 3);
   }
 }
 
-// Calls nested deeper than a thread has inline slots go without memos, and cost those of others nothing.
+// Calls that nest deeper than a thread has inline slots use no memos, and do not slow down other
+// calls.
 TEST_F(CallMemoTest, DeepCallsStoreNothing) {
   yard_kernel_t k = typed_kernel("recurses", 7, 7);
   k.typed = reinterpret_cast<void (*)()>(+[](yard_call_t*, const yard_tensor_t* out,
@@ -307,8 +309,8 @@ TEST_F(CallMemoTest, AFailureIsReportedWithItsText) {
   }
 }
 
-// A breaker counts failures in a row: it must hear of the successes between them. `ran` makes a call and says which kernel
-// ran.
+// A breaker counts consecutive failures, so it must hear of the successes between them. `ran` makes
+// a call and returns the kernel that ran.
 class CallMemoFlaky : public CallMemoTest {
  protected:
   template <class F>
@@ -383,7 +385,7 @@ TEST_F(CallMemoTest, AgreeWithAFreshSelection) {
   std::vector<int64_t> shape{2, 3};
   DType dtype = DType::f32;
   for (int i = 0; i < 30000; ++i) {
-    if (pick(3) == 0) {  // else the form of the call before
+    if (pick(3) == 0) {  // else keep the form of the previous call
       shape.assign(static_cast<size_t>(1 + pick(4)), 1);
       for (int64_t& n : shape) n = 1 + pick(5);
       dtype = dtypes[pick(3)];

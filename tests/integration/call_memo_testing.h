@@ -11,7 +11,7 @@
 
 namespace yard::testing {
 
-// What a call did.
+// The result of a call.
 struct Outcome {
   Code code = Code::kOk;
   intptr_t kernel = 0;
