@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed calls and calls by name through memos: what is wrong with a call is found although its form is remembered, and
-// kernels see what the caller gave.
+// Packed calls and calls by name use memos. They must still find every mistake in a call of a
+// remembered form, and pass kernels the caller's arguments.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -11,7 +11,7 @@
 namespace yard::testing {
 namespace {
 
-// What the last kernel was given.
+// The arguments that the last kernel received.
 thread_local std::vector<yard_value_t> t_given;
 int32_t keep_arguments(yard_call_t* call, const yard_value_t* args, uint32_t count) {
   t_given.assign(args, args + count);
@@ -56,7 +56,7 @@ class PackedCalls : public ::testing::Test {
                                 TensorView(data_[1], DType::f32, {4, 8}),
                                 TensorView(data_[2], DType::f32, {8})};
   yard_tensor_t tensors_[3];
-  int64_t shape_[2] = {4, 8}, strides_[2] = {8, 1};  // for a tensor that changes
+  int64_t shape_[2] = {4, 8}, strides_[2] = {8, 1};  // for a tensor whose layout changes
   std::array<yard_value_t, 8> args_{};
   detail::Site* site_;
 };
@@ -112,7 +112,7 @@ TEST_F(PackedCalls, StridesMayComeAndGo) {
   }
 }
 
-// Sizes, strides and places are read anew for each call, also where the structures are the same.
+// Each call reads sizes, strides and addresses again, even if the structs are the same objects.
 TEST_F(PackedCalls, WhatIsWrittenInPlaceIsSeen) {
   int64_t(&shape)[2] = shape_, (&strides)[2] = strides_;
   tensors_[1].shape = shape, tensors_[1].strides = strides;
@@ -127,9 +127,9 @@ TEST_F(PackedCalls, WhatIsWrittenInPlaceIsSeen) {
     strides[0] = 8, strides[1] = 2;
     ASSERT_EQ(packed(), kStrided);
     strides[1] = 1;
-    tensors_[1].data = data_[0], tensors_[1].byte_offset = 128;  // beside the output
+    tensors_[1].data = data_[0], tensors_[1].byte_offset = 128;  // next to the output
     ASSERT_EQ(packed(), kServed);
-    tensors_[1].byte_offset = 124;  // a part of it
+    tensors_[1].byte_offset = 124;  // overlaps the output
     ASSERT_EQ(packed(), kRefused);
     tensors_[1].data = data_[1], tensors_[1].byte_offset = 0;
   }
@@ -159,7 +159,7 @@ TEST_F(PackedCalls, ByNameConversionsHappenAlthoughTheFormIsRemembered) {
   }
 }
 
-// Tensors of views and others, which have no form beside them.
+// Tensors from views and other tensors, which carry no form, can be mixed.
 TEST_F(PackedCalls, ByNameTensorsOfAnyOriginCanBeMixed) {
   const yard_value_t raw = args_[1];
   for (int i = 0; i < 30; ++i) {
@@ -178,7 +178,7 @@ TEST_F(PackedCalls, ByNameTensorsOfAnyOriginCanBeMixed) {
   }
 }
 
-// Forms that differ in one thing, in turn: more than there are places for one hash.
+// Alternates between forms that differ in one thing. There are more of them than a hash has slots.
 TEST_F(PackedCalls, ManyFormsInTurn) {
   struct Form {
     TensorView out, x;

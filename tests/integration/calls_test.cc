@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls: by position and by name, mismatched signatures and arguments, memory that
-// may and may not be shared, and the results of explain and resolve.
+// Tests calls by position and by name: mismatched signatures and arguments, memory that may or may
+// not be shared, and the results of explain and resolve.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ constexpr const char* kNorm =
     "norm(out!: T[*rows, d], x: T[*rows, d], w: T[d], bias?: T[d], eps: float = 1e-6, "
     "mode: enum{fast, exact} = fast, by: int = 3) where out may_alias x";
 
-// What a kernel of `norm` was given.
+// What a kernel of `norm` received.
 struct Given {
   double eps = 0;
   int64_t mode = -1, by = -1;
@@ -62,7 +62,8 @@ TEST_F(Calls, ByName) {
       call({{"w", w_}, {"mode", "exact"}, {"x", x_}, {"out", out_}, {"bias", nullptr}}).ok());
   EXPECT_EQ(g_given.mode, 1);
   EXPECT_FALSE(g_given.bias);
-  ASSERT_TRUE(call({out_, x_, {"eps", 2}, {"w", w_}, {"bias", bias_}}).ok());  // an integer will do
+  // An integer converts.
+  ASSERT_TRUE(call({out_, x_, {"eps", 2}, {"w", w_}, {"bias", bias_}}).ok());
   EXPECT_EQ(g_given.eps, 2.0);
   EXPECT_TRUE(g_given.bias);
 }
@@ -107,21 +108,21 @@ TEST_F(Calls, AnOutputMayAliasAnInputWhereTheSchemaAllowsIt) {
   EXPECT_EQ(g_given.flags & YARD_CALL_ALIASED, YARD_CALL_ALIASED);
   ASSERT_TRUE(call({out_, x_, w_}).ok());
   EXPECT_EQ(g_given.flags & YARD_CALL_ALIASED, 0u);
-  // Another input, or a part of it, never.
+  // An output may not overlap another input or a part of its own.
   const TensorView shifted(memory_[1] + 8, DType::f32, {4, 8});
   EXPECT_EQ(call({shifted, x_, w_}).code(), Code::kInvalidArgument);
   const TensorView over_w(memory_[2], DType::f32, {1, 8}), x1(memory_[1], DType::f32, {1, 8});
   EXPECT_EQ(call({over_w, x1, w_}).code(), Code::kInvalidArgument);
-  // Inputs among themselves may be what they like.
+  // Inputs may overlap each other.
   const TensorView row(memory_[1], DType::f32, {8});
   EXPECT_TRUE(call({out_, x_, row}).ok());
-  // The rows of an output must not be one and the same.
+  // The rows of an output must be distinct memory.
   const TensorView same_rows(memory_[0], DType::f32, {4, 8}, {0, 1});
   EXPECT_EQ(call({same_rows, x_, w_}).code(), Code::kInvalidArgument);
   EXPECT_TRUE(call({out_, TensorView(memory_[1], DType::f32, {4, 8}, {0, 1}), w_}).ok());
 }
 
-// Tensors without elements share nothing, so an empty output may be its empty input.
+// Tensors without elements share no memory, so an empty output may equal its empty input.
 TEST_F(Calls, EmptyTensorsShareNothing) {
   const TensorView empty(memory_[1], DType::f32, {0, 8});
   ASSERT_TRUE(call({empty, empty, w_}).ok());
@@ -209,7 +210,7 @@ TEST_F(Calls, PackedOnesNeedNoFacts) {
   args[4] = Value(0.5).c(), args[5] = Value(1).c(), args[6] = Value(2).c();
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(packed(7).ok());
   EXPECT_EQ(g_given.eps, 0.5);
-  EXPECT_EQ(out.facts, 0u);  // the caller's
+  EXPECT_EQ(out.facts, 0u);  // the call leaves the caller's struct alone
   EXPECT_EQ(bare_.runtime.stats(false).plans, 1u);
   w.ndim = 77;
   EXPECT_EQ(packed(7).code(), Code::kInvalidArgument);
@@ -219,7 +220,7 @@ TEST_F(Calls, PackedOnesNeedNoFacts) {
   EXPECT_EQ(packed(7).code(), Code::kInvalidArgument);
 }
 
-// A verifier that calls its own op about the very call it is asked about.
+// A verifier that makes the call that it is asked about.
 Runtime* g_asked = nullptr;
 int32_t asks_itself(const yard_query_t*, yard_verdict_t*) {
   static float m[2][8];

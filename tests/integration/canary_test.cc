@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Canaries as callers see them: right numbers from a kernel that has wrong ones, a breaker that opens, dumps that can
-// be run again.
+// Tests canaries as callers see them: results stay right although a kernel is wrong, breakers open,
+// and dumps can be replayed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/log.h>
@@ -41,7 +41,7 @@ int32_t real_add(plugin::Call, plugin::Tensor x, plugin::Tensor y) {
   return YARD_OK;
 }
 
-// A reference kernel for each op, and one that goes before it and fails as told.
+// Each op has a reference kernel and a fault kernel that comes first and fails as told.
 class CanaryOf : public ::testing::Test {
  protected:
   CanaryOf() {
@@ -62,7 +62,8 @@ class CanaryOf : public ::testing::Test {
     if (threshold > 5) c.settings.breaker.failure_percent = 0;
     ASSERT_TRUE(runtime().rules().set(c).ok());
   }
-  // Results of fault.copy become wrong, the first of which opens its breaker; one good probe closes it.
+  // Makes the results of fault.copy wrong. The first wrong result opens the breaker, and one good
+  // probe closes it.
   void watch_a_breaker(CanaryRule rule) {
     Config c;
     c.canary = {std::move(rule)};
@@ -77,7 +78,7 @@ class CanaryOf : public ::testing::Test {
       closed_ += e.kind == BreakerEvent::Kind::kClosed;
     });
   }
-  // Whether the call's result is right.
+  // Makes a call and returns whether its result is right.
   bool copies(int64_t n = 4) {
     std::vector<float> to(static_cast<size_t>(n), -1), from(static_cast<size_t>(n));
     for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<float>(i);
@@ -117,7 +118,7 @@ TEST_F(CanaryOf, CallersGetRightResultsAndTheBreakerOpens) {
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(copies()) << i;
   EXPECT_TRUE(eventually([&] { return is_out(); }));
   Health health = runtime().health();
-  health.set_settings(health.settings()).or_throw();  // returns when what was being published is
+  health.set_settings(health.settings()).or_throw();  // returns after pending changes are published
   const uint64_t ran = copy_.calls();
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(copies()) << i;
   EXPECT_EQ(copy_.calls(), ran);
@@ -132,7 +133,7 @@ TEST_F(CanaryOf, CallersGetRightResultsAndTheBreakerOpens) {
   EXPECT_EQ(count("fault.copy").mismatches, 5u);
 }
 
-// Tensors without strides are compact.
+// A canary treats tensors without strides as compact when it copies them.
 TEST_F(CanaryOf, TensorsWithoutStridesAreCopied) {
   watch({{.op = "copy"}});
   copy_.set({.wrong_numbers = true, .delegate = &right_copy_});
@@ -164,7 +165,7 @@ TEST_F(CanaryOf, OneInNCallsIsChecked) {
   EXPECT_EQ(count("fault.copy").calls, 900u);
 }
 
-// Of every result that is checked all are wrong; those that are not checked must not count as right.
+// All checked results are wrong. Calls that are not checked must not count as right.
 TEST_F(CanaryOf, ABreakerOpensUnderASampledCanary) {
   for (const int64_t one_in : {2, 10}) {
     ASSERT_TRUE(runtime().health().reset("copy", "fault.copy").ok());
@@ -174,7 +175,7 @@ TEST_F(CanaryOf, ABreakerOpensUnderASampledCanary) {
   }
 }
 
-// Right and wrong sizes share a breaker key, and the canary is sampled.
+// Right and wrong sizes share a breaker key, and the canary checks only some calls.
 TEST_F(CanaryOf, AShareOfWrongResultsOpensTheBreaker) {
   watch({{.op = "copy", .one_in = 4}});
   copy_.set(
@@ -189,7 +190,7 @@ TEST_F(CanaryOf, AShareOfWrongResultsOpensTheBreaker) {
   }
 }
 
-// A probe whose results are not checked tells nothing about them.
+// An unchecked result says nothing about a probe, so probes are always checked.
 TEST_F(CanaryOf, ProbesAreAlwaysChecked) {
   watch_a_breaker({.op = "copy", .one_in = 50});
   const auto call_some = [&] {
@@ -201,7 +202,7 @@ TEST_F(CanaryOf, ProbesAreAlwaysChecked) {
   EXPECT_TRUE(eventually([&] { return call_some(), closed_ > 0; }));
 }
 
-// The reference cannot serve the calls, so nothing is known of their results.
+// The reference kernel cannot serve the calls, so the canary cannot judge their results.
 TEST_F(CanaryOf, AProbeThatCannotBeJudgedDoesNotCloseABreakerOfWrongResults) {
   watch_a_breaker({.op = "copy"});
   EXPECT_TRUE(eventually([&] { return copies(), opened_ > 0; }));
@@ -216,7 +217,8 @@ TEST_F(CanaryOf, AProbeThatCannotBeJudgedDoesNotCloseABreakerOfWrongResults) {
   EXPECT_TRUE(eventually([&] { return copies(), closed_ > 0; }));
 }
 
-// Layers repeat with the period of the sampling: the wrong one must be found on every thread.
+// The loop of layers has the period of the sampling. The wrong layer must still be found, on every
+// thread.
 TEST_F(CanaryOf, ALoopWithThePeriodOfTheSamplingIsChecked) {
   watch({{.op = "copy", .one_in = 8}}, 10'000);
   runtime().health().set_settings({.enabled = false}).or_throw();
@@ -245,7 +247,7 @@ TEST_F(CanaryOf, LabelsAreInTheLogAndInDumps) {
   watch({{.op = "copy", .dump = folder / "dumps"}}, 1000);
   copy_.set({.wrong_numbers = true, .delegate = &right_copy_});
   Floats out(4), x(4);
-  // A message is written once, so each run needs another label.
+  // A message is logged once, so each run uses another label.
   static int runs = 0;
   const std::string tenant = "B" + std::to_string(++runs);
   Options options;
@@ -291,7 +293,7 @@ TEST_F(CanaryOf, OutputsThatAreNotFiniteGoToTheNextKernel) {
              .delegate = &right_copy_});
   EXPECT_TRUE(copies());
   EXPECT_EQ(runtime().health().canaries().mismatches.at(0).against, "");
-  // Without the inputs the call cannot be retried.
+  // Without saved inputs the canary cannot retry the call.
   add_.set({.wrong_numbers = true,
             .offset = std::numeric_limits<double>::infinity(),
             .delegate = &right_add_});
@@ -300,7 +302,7 @@ TEST_F(CanaryOf, OutputsThatAreNotFiniteGoToTheNextKernel) {
   EXPECT_THAT(s.to_string(), HasSubstr("x[0] is inf, and all inputs are finite"));
 }
 
-// A kernel whose results are found to be wrong has written, whatever it promises of its failures.
+// A kernel with wrong results has written its outputs, even if it promises to fail before writing.
 TEST_F(CanaryOf, APromiseToFailBeforeWritingDoesNotCoverWrongResults) {
   FaultKernel promises{{.op = "add",
                         .id = "fault.promises",
@@ -325,7 +327,7 @@ TEST_F(CanaryOf, APromiseToFailBeforeWritingDoesNotCoverWrongResults) {
   EXPECT_EQ(x.data, (std::vector<float>{11, 22}));
   EXPECT_EQ(promises.calls(), 2u);
   EXPECT_EQ(add_.calls(), 1u);
-  // With `against`, the other kernel's results are written; nothing is retried.
+  // With `against`, the call returns the results of the other kernel without a retry.
   ASSERT_TRUE(runtime().set_policy({}).ok());
   watch({{.op = "add", .kernel = "fault.promises"}}, 1000);
   EXPECT_TRUE(adds().ok());
@@ -348,7 +350,7 @@ TEST_F(CanaryOf, ChangesOfHealthDoNotResetTheCount) {
 }
 
 TEST_F(CanaryOf, ACanaryRunIsNotCheckedItself) {
-  // A reference that calls the op of another canary.
+  // The reference kernel calls another op that has a canary.
   static Runtime* nested = nullptr;
   nested = &runtime();
   const auto calls_add = +[](yard_call_t*, const yard_value_t* args, uint32_t) -> int32_t {
@@ -406,11 +408,11 @@ TEST_F(CanaryOf, ADumpCanBeReplayed) {
   int files = 0;
   for (const auto& e : std::filesystem::directory_iterator(folder / "dumps")) files += e.exists();
   EXPECT_EQ(files, 2);
-  // The first ones are kept.
+  // The first dumps are kept, later ones are not written.
   EXPECT_EQ(runtime().health().canaries().mismatches.back().dump, "");
   const CanaryDump dump =
       read_canary_dump(runtime().health().canaries().mismatches.at(1).dump).value();
-  // The canary itself plays no part in it.
+  // A replay runs without the canary.
   const CanaryReplay wrong = replay(runtime(), dump).value();
   EXPECT_FALSE(wrong.ok());
   EXPECT_EQ(wrong.kernel, "fault.add");

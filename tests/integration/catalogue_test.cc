@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The built-in ops through the public interface: typed calls, families in rules, errors of residency, aliasing, clauses and
-// contents, and sizes beyond 32 bits.
+// Tests the built-in ops through the public interface: typed calls, families in rules, sizes beyond
+// 32 bits, and errors of residency, aliasing, clauses and contents.
 #include <gmock/gmock.h>
 #include <yard/yard.h>
 
@@ -87,7 +87,7 @@ TEST(Catalogue, OutputsAliasOnlyWhatTheyMay) {
               HasSubstr("some of it shared"));
 }
 
-// Kernels in f32 and the reference differ for such numbers. Memos must not accept them either.
+// The f32 kernels and the reference would differ for such numbers. Memos must refuse them as well.
 TEST(Catalogue, RefusesANegativeEpsAndScalesBeyondF32) {
   constexpr Op<void(Out, In, In, float)> rms_norm{"rms_norm"};
   std::vector<float> x = {1, 2, 3, 4}, w(4, 1), out(4), sum(4);
@@ -124,7 +124,7 @@ TEST(Catalogue, RefusesANegativeEpsAndScalesBeyondF32) {
 }
 
 TEST(Catalogue, SizesBeyond32Bits) {
-  // All rows of the table are the same memory.
+  // All rows of the table share memory.
   std::vector<float> row = {1, 2, 3}, out(3);
   const int64_t vocab = int64_t{1} << 33;
   const TensorView table(row.data(), DType::f32, {vocab, 3}, {0, 1});

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Versions of rules and rollback; validators before rules are published, and listeners afterwards.
+// Tests history of rules and rollback; validators that run before rules are published, and
+// listeners that run afterwards.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/log.h>
@@ -90,12 +91,12 @@ TEST_F(ConfigHistory, RollsBackToAnyVersion) {
   EXPECT_EQ(events()[3].version, 4u);
   EXPECT_EQ(events()[5].source, "rollback to 4");
   EXPECT_TRUE(rt_.rules().history().back().in_force);
-  // What does not make sense any more is refused.
+  // A rollback to rules that are no longer valid is refused.
   rt_.rules().roll_back(3).or_throw();
   bare_.remove("step", "default.b").or_throw();
   std::vector<ConfigProblem> problems;
   EXPECT_FALSE(rt_.rules().roll_back(2, &problems).ok());
-  EXPECT_THAT(problems, SizeIs(2));  // and the warning that there is no such kernel
+  EXPECT_THAT(problems, SizeIs(2));  // the second is a warning that the kernel is missing
   EXPECT_EQ(ran(), 3);
 }
 
@@ -105,7 +106,7 @@ TEST_F(ConfigHistory, ARolledBackFileIsNotLoadedUntilItChanges) {
   base::replace(file_, locked("default.c"));
   EXPECT_TRUE(becomes(3));
   rt_.rules().roll_back(1).or_throw();
-  base::replace(file_, locked("default.c"));  // touched only
+  base::replace(file_, locked("default.c"));  // the same contents again
   std::this_thread::sleep_for(150ms);
   EXPECT_EQ(ran(), 2);
   base::replace(file_, locked("default.a"));
@@ -165,7 +166,7 @@ TEST_F(ConfigHistory, AValidatorThatHangsBlocksNoChangeThatItIsNotAskedAbout) {
   EXPECT_EQ(ran(), 1);
   go_on = true;
   first.join(), other.join();
-  EXPECT_EQ(ran(), 2);  // submitted first, in force last
+  EXPECT_EQ(ran(), 2);  // submitted first, but in force last
   EXPECT_THAT(rt_.rules().history(), SizeIs(3));
 }
 
@@ -182,7 +183,7 @@ TEST_F(ConfigHistory, ALogSinkMayWaitForAThreadThatChangesTheRules) {
   EXPECT_FALSE(refused.ok());
   EXPECT_GE(told, 1);
   EXPECT_TRUE(elsewhere.ok()) << elsewhere.to_string();
-  EXPECT_EQ(here.code(), Code::kWouldDeadlock);  // this thread is still submitting
+  EXPECT_EQ(here.code(), Code::kWouldDeadlock);  // because this thread is still submitting
 }
 
 TEST_F(ConfigHistory, ListenersMayDoEverything) {
@@ -213,7 +214,7 @@ TEST_F(ConfigHistory, RefusesRulesThatLeaveACallWithoutAKernel) {
   const yard_limit_t limits[] = {{YARD_LIMIT_MAX, 0, "seq_len", 100, 0, 0}};
   few.limits = limits, few.limit_count = 1;
   bare_.add(few).or_throw();
-  // Not seen yet: nothing is known to break.
+  // The rules are accepted, because no known call would break.
   base::replace(file_, locked("default.few"));
   rt_.rules().load(file_).or_throw();
   rt_.rules().load("").or_throw();
@@ -241,7 +242,7 @@ TEST_F(ConfigHistory, ARefusalNamesTheKernelThatTheRulesChose) {
   base::replace(file_, locked("default.b", "kernel_denies: [default.b]\n"));
   std::vector<ConfigProblem> problems;
   EXPECT_FALSE(rt_.rules().load(file_, &problems).ok());
-  ASSERT_THAT(problems, SizeIs(2));  // and the warning that the lock is denied
+  ASSERT_THAT(problems, SizeIs(2));  // the second is a warning that the locked kernel is denied
   EXPECT_THAT(to_string(problems[0]) + to_string(problems[1]),
               AllOf(HasSubstr("(default.b: denied_kernel: "), HasSubstr("; default.a: locked_out"),
                     HasSubstr("default.a serves it now")));
@@ -258,7 +259,7 @@ TEST_F(ConfigHistory, RefusesRulesThatLeaveACallOfAScopeWithoutAKernel) {
   Config deny;
   deny.kernel_denies = {{"default.c", false, {}}};
   EXPECT_THAT(rt_.rules().set(deny).to_string(), HasSubstr("default.c serves it now"));
-  // A call that forces its kernel answers for that itself.
+  // A call that forces a kernel does not protect it from a deny.
   deny.kernel_denies = {{"default.b", false, {}}};
   Options force;
   force.force = "default.b";

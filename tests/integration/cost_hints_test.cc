@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What plugins estimate their costs with.
+// Tests the cost estimates that plugin.hpp offers to plugins.
 #include <gtest/gtest.h>
 #include <yard/plugin.hpp>
 

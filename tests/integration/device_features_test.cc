@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Features of devices, which the program states: required by kernels and by plugins.
+// The program states the features of devices. Kernels and plugins may require them.
 #include <gmock/gmock.h>
 
 #include "plugin_files.h"
@@ -18,7 +18,7 @@ TEST(DeviceFeatures, APluginIsRefusedUntilItsFeaturesAreStated) {
   EXPECT_EQ(refused.reason, PluginReason::kMissingFeature);
   EXPECT_THAT(refused.detail, HasSubstr("'cuda:sm_90', which has not been stated"));
   EXPECT_THAT(refused.detail, HasSubstr("RuntimeSettings::device_features"));
-  // Another feature, or the same of another device, is not the one.
+  // Neither another feature nor the same feature of another device is enough.
   runtime.plugins().state_device_features({"cuda:sm_80", "vulkan:sm_90"}).or_throw();
   EXPECT_EQ(info_of(runtime, "answer").state, PluginState::kRefused);
   runtime.plugins().state_device_features({"cuda:sm_90"}).or_throw();
@@ -33,7 +33,7 @@ TEST(DeviceFeatures, AreStatedBeforePluginsAreSearched) {
   settings.device_features = {"cuda:sm_90"};
   Runtime runtime(settings);
   EXPECT_EQ(ask(runtime), 1);
-  Runtime other(alone({folder.path()}));  // states nothing
+  Runtime other(alone({folder.path()}));  // this runtime states no features
   EXPECT_EQ(ask(other), -1);
 }
 
@@ -53,7 +53,7 @@ TEST(DeviceFeatures, AKernelRunsOnceItsFeatureIsStated) {
   EXPECT_EQ(t_ran, 2);
 }
 
-// Kernels of a backend on devices of type cuda; `plain` needs nothing.
+// A backend for devices of type cuda. Kernel `plain` requires no feature.
 struct OnCuda : Bare {
   OnCuda() {
     yard_backend_t b = backend_of("gpu");
@@ -86,7 +86,7 @@ TEST(DeviceFeatures, AreThoseOfTheDeviceThatACallIsOn) {
             "(Plugins::state_device_features)");
 }
 
-// Plans and memos of one device are not those of another.
+// Plans and memos of one device do not serve another device.
 TEST(DeviceFeatures, RepeatedCallsOnTwoDevicesRunTheirOwnKernels) {
   OnCuda bare;
   ASSERT_TRUE(bare.add(bare.on_cuda("quick", 2, 900, "cuda:sm_90")).ok());

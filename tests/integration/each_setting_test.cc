@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every setting of a rule file, from the file to what it changes: each is set to two values, and something that can be
-// seen from outside is different. The table is compared with the one in docs/reference/rules.md.
+// Tests that each setting of a rule file has an effect. Each setting gets two values, and the test
+// observes a difference from outside. The table of settings is compared with the one in
+// docs/reference/rules.md.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,9 +24,10 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr Op<void(Out, In)> step{"step"};
-constexpr std::chrono::milliseconds kLong = 400ms;  // in which what happens at once has happened
+// Long enough for everything that happens at once.
+constexpr std::chrono::milliseconds kLong = 400ms;
 
-// A runtime under a file with these settings; a kernel that fails when told to comes first.
+// A runtime with a rule file of these settings. Its first kernel fails on command.
 class Under {
  public:
   explicit Under(const std::string& settings, const std::string& more = "") {
@@ -49,7 +51,8 @@ class Under {
   void write(const std::string& settings, const std::string& more = "") {
     base::replace(file, "version: '1.0'\nsettings: {" + settings + "}\n" + more);
   }
-  // 1: the one that may fail.
+  // Makes a call and returns the number of the kernel that ran, or -1 for an error. Kernel 1 may
+  // fail.
   intptr_t call(int64_t n = 4) {
     std::vector<float> to(static_cast<size_t>(n)), from(to.size());
     t_ran = 1;
@@ -57,7 +60,7 @@ class Under {
                                             TensorView(from.data(), DType::f32, {n}));
     return status.ok() ? t_ran : -1;
   }
-  // Calls that the first kernel fails.
+  // Makes calls for which the first kernel fails.
   void fault(int times, int64_t n = 4) {
     bad.set({.code = YARD_FAULT});
     for (int i = 0; i < times; ++i) call(n);
@@ -74,13 +77,13 @@ class Under {
   bool half_open() const {
     return base::eventually([&] { return breaker().state == BreakerState::kHalfOpen; });
   }
-  // By probes that go well.
+  // Closes the breaker by successful probes.
   void close() {
     bad.set({.rate = 0});
     ASSERT_TRUE(half_open());
     EXPECT_TRUE(base::eventually([&] { return call(), totals().closed > 0; }));
   }
-  // Lets it open so many times, each time by a fault in half-open but the first.
+  // Opens the breaker `times` times: first by faults, then by failed probes.
   void open(int times) {
     fault(5);
     for (int i = 1; i < times; ++i) {
@@ -92,7 +95,7 @@ class Under {
   std::chrono::nanoseconds rest() const {
     return breaker().until ? *breaker().until - Clock::now() : std::chrono::nanoseconds(-1);
   }
-  // How many of so many calls inside each other can be made.
+  // Returns how many of `most` nested calls can be made.
   int nested_calls(int most) {
     static Under* under;
     static int left, made;
@@ -108,7 +111,7 @@ class Under {
     call();
     return made;
   }
-  // After a call of a kernel whose state holds 100 bytes.
+  // Calls a kernel with a state of 100 bytes and returns the bytes of state that the runtime keeps.
   uint64_t kept_state_bytes() {
     static char state;
     yard_kernel_t holding = kernel_of("step", "default.holding", 5, 900);
@@ -124,7 +127,7 @@ class Under {
     return runtime->stats(false).state_bytes;
   }
   std::string chosen() { return runtime->resolve("step(f32[4])").value().kernel; }
-  // Whether a change of the file is noticed.
+  // Returns whether the runtime notices a change of the file.
   bool follows() {
     runtime->rules().watch(file, {20ms, 10ms}).or_throw();
     std::this_thread::sleep_for(settling);
@@ -134,8 +137,8 @@ class Under {
     return chosen() == "default.c";
   }
 
-  std::chrono::milliseconds patience = kLong;  // for what is to happen
-  std::chrono::milliseconds settling = 100ms;  // until the watcher has had its first look
+  std::chrono::milliseconds patience = kLong;  // how long to wait for an effect
+  std::chrono::milliseconds settling = 100ms;  // time for the first look of the watcher
   Folder plugins;
   base::TempFolder folder;
   const std::string file = folder / "rules.yaml";
@@ -146,9 +149,9 @@ class Under {
 
 struct Row {
   const char* setting;
-  const char* one;                    // as the file has it ...
-  const char* other;                  // ... and another value
-  std::function<bool(Under&)> holds;  // under the one, not under the other
+  const char* one;                    // a value in the file
+  const char* other;                  // another value
+  std::function<bool(Under&)> holds;  // true under `one`, false under `other`
   const char* more = "";
 };
 
@@ -186,7 +189,7 @@ const std::vector<Row>& rows() {
       {"labels", "labels: [region]", "labels: [pool]",
        [](Under& u) { return u.runtime->problems().empty(); },
        "dispatch_rules: [{operation: step, kernel: default.c, conditions: {label.region: eu}}]\n"},
-      // The program asks for 20 ms and 10 ms.
+      // The program asks for a poll interval of 20 ms and a debounce of 10 ms.
       {"reload.poll_interval", "reload: {poll_interval: 10ms}", "reload: {poll_interval: 1h}",
        [](Under& u) { return u.follows(); }},
       {"reload.debounce", "reload: {debounce: 20ms}", "reload: {debounce: 30s}",
@@ -293,7 +296,7 @@ TEST_P(EachSetting, HasItsDocumentedEffect) {
   EXPECT_FALSE(holds) << row.other;
 }
 
-// LayerZero documents eight settings that no code reads.
+// LayerZero documents eight settings that its code never reads.
 TEST(PeersDefects, EightSettingsAreNeverRead) {
   std::ifstream page(std::string(YARD_SOURCE_DIR) + "/docs/reference/rules.md");
   ASSERT_TRUE(page.is_open());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that write no elements succeed at once: no kernel runs, whichever way the call is made.
+// Calls that write no elements succeed at once without a kernel, however the call is made.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/bound.h>
@@ -18,7 +18,7 @@ class EmptyCalls : public ::testing::Test {
   EmptyCalls() : bare_("write_all(out!: T[*r, n], more!?: T[m], sum~: T[k], x: T[*r, n])") {
     bare_.add(kernel_of("write_all", "default.a", 1)).or_throw();
   }
-  // Whether the kernel runs in each of some calls, which must succeed.
+  // Makes some calls, which must succeed, and returns + for each that ran the kernel, else -.
   template <class F>
   std::string runs(const F& call) {
     std::string to;
@@ -107,7 +107,7 @@ TEST_F(EmptyCalls, WithListsOfOutputs) {
   EXPECT_EQ(runs([&] { return call({}); }), "++++") << "nothing says that it is empty";
 }
 
-// Kernels would take hours for these sizes.
+// A kernel would take hours for these sizes.
 TEST(EmptyCallsOfBuiltInOps, ReturnAtOnce) {
   float memory[4] = {};
   const auto t = [&](Sizes shape) { return TensorView(memory, DType::f32, shape); };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The smallest integer is a number like any other: rules and limits see it, and it has a class of its own.
+// The smallest integer is an ordinary value: rules and limits see it, and it has its own class.
 #include <gtest/gtest.h>
 
 #include <climits>
@@ -22,7 +22,7 @@ class ExtremeScalars : public ::testing::Test {
     bare_.add(kernel_of("shift", "default.b", 2, 100)).or_throw();
   }
   void rule(const std::string& condition) {
-    bare_.runtime.rules().load("").or_throw();  // and with it all plans
+    bare_.runtime.rules().load("").or_throw();  // drops all plans
     const ConfigReading r = parse_config(
         "version: \"1.0\"\ndispatch_rules:\n"
         "  - {operation: shift, conditions: {" +
@@ -31,7 +31,7 @@ class ExtremeScalars : public ::testing::Test {
     ASSERT_TRUE(r.ok()) << to_string(r.problems[0]);
     bare_.runtime.rules().set(r.config).or_throw();
   }
-  // Which kernel runs, and whether a fresh selection agrees.
+  // Returns the kernel that ran, after checking that a fresh selection agrees.
   intptr_t ran(int64_t n) {
     Floats out(4), x(4);
     t_ran = 0;

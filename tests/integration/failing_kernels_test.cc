@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A million calls on kernels that fail in every way there is: every result is right.
+// A million calls on kernels that fail in every possible way all return right results.
 #include <gtest/gtest.h>
 #include <yard/abi.h>
 
@@ -18,7 +18,7 @@ using fault::FaultKernel;
 
 constexpr Op<void(Out, In, In, float)> rms_norm{"rms_norm"};
 
-// What every kernel here does when it does not fail.
+// The work of every kernel here when it does not fail.
 int32_t serve(yard_call_t*, const yard_value_t* args, uint32_t) {
   const yard_tensor_t& x = *args[1].u.tensor;
   const auto* from = static_cast<const float*>(x.data);
@@ -46,7 +46,7 @@ TEST(FailingKernels, AMillionCallsReturnRightResults) {
 
   fault::FaultBackend backend;
   Runtime runtime(RuntimeSettings{.environment = false});
-  // Served by the reference kernel where they do not fail.
+  // If these kernels do not fail, the reference kernel does their work.
   const fault::Behaviour ways[] = {
       {.rate = 0.3, .code = YARD_FAULT},
       {.rate = 0.3, .throws = fault::Throws::kStandard},
@@ -108,7 +108,7 @@ TEST(FailingKernels, AMillionCallsReturnRightResults) {
   for (auto& t : threads) t.join();
   EXPECT_EQ(failed.load(), 0u);
   EXPECT_EQ(wrong.load(), 0u);
-  // Each did fail, and often, though breakers had their say.
+  // Each kernel failed often, although breakers excluded it at times.
   for (size_t k = 0; k < kernels.size(); ++k)
     EXPECT_GT(kernels[k]->failures() + kernels[k]->corrupted(), static_cast<uint64_t>(calls) / 2000)
         << k;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What callers get when kernels fail: a right result or a clear error, never a wrong result.
+// Tests what callers get when kernels fail: a right result or a clear error, never a wrong result.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/log.h>
@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 using ::testing::Le;
 using ::testing::Not;
 
-// Tensors with contents, as every call of a test starts with them.
+// The tensors with their contents at the start of every call.
 struct Tensors {
   static constexpr int64_t kRows = 4, kHidden = 16;
   std::vector<float> out = std::vector<float>(kRows * kHidden, -1);
@@ -43,10 +43,10 @@ struct Tensors {
   TensorView weights() { return {weight.data(), DType::f32, {kHidden}}; }
 };
 
-// One op as the tests call it, and what it leaves behind.
+// A call of one op, and the member of Tensors that holds its result.
 struct Case {
   const char* op;
-  std::vector<uint32_t> outputs;  // arguments that are written
+  std::vector<uint32_t> outputs;  // indices of the arguments that are written
   std::function<Status(Runtime&, Tensors&, const Options&)> call;
   std::vector<float> Tensors::*result;
 };
@@ -80,7 +80,7 @@ const Case kInPlace[] = {
      &Tensors::x},
 };
 
-// A runtime in which one kernel comes before all others and misbehaves.
+// A runtime in which a misbehaving kernel comes before all others.
 struct World {
   explicit World(const Case& c, uint32_t flags = 0, int kernels = 1) {
     Changes changes;
@@ -126,7 +126,7 @@ TEST_P(InPlace, IsRetriedWithSavedInputsAndTheResultIsRight) {
   for (const Behaviour& b : {Behaviour{.after_writing = true, .code = YARD_FAULT},
                              Behaviour{.after_writing = true, .throws = fault::Throws::kStandard},
                              Behaviour{.after_writing = true, .code = YARD_DECLINED}}) {
-    World w(GetParam(), 0, 2);  // two such, one after the other
+    World w(GetParam(), 0, 2);  // two misbehaving kernels, one after the other
     for (auto& k : w.made) k->set(b);
     Policy p;
     p.retry_inplace = Policy::RetryInplace::kSave;
@@ -159,14 +159,14 @@ TEST_P(InPlace, RetryInplaceIsReadFromARuleFile) {
   EXPECT_THAT(to_yaml(reading.config), HasSubstr("retry_inplace: save"));
 }
 
-// Rows of a wider matrix: only what belongs to the tensor is put back.
+// Restoring a tensor must not touch the space between rows of a wider matrix.
 TEST(SavedInputs, DoNotTouchTheSpaceBetweenRows) {
   const Case& c = kInPlace[2];
   World w(c);
   std::vector<float> wide = Tensors::numbers(4 * 24, 1), weight(16, 1);
   const std::vector<float> before = wide;
   w.made[0]->set({.callback = [&](yard_call_t*, const yard_value_t*, uint32_t) {
-    wide[20] = 7;  // another writer changes the space meanwhile
+    wide[20] = 7;  // another writer changes the space while the kernel runs
     return static_cast<int32_t>(YARD_FAULT);
   }});
   Policy p;
@@ -181,7 +181,7 @@ TEST(SavedInputs, DoNotTouchTheSpaceBetweenRows) {
   EXPECT_NE(wide[0], before[0]);
 }
 
-// Adds one, and breaks after two elements when told so.
+// Adds one, and fails after two elements if g_breaks is set.
 std::atomic<bool> g_breaks{false};
 int32_t add_one_or_break(plugin::Call, plugin::Tensor out, plugin::Tensor x, int64_t) {
   for (int64_t i = 0; i < out.numel(); ++i) {
@@ -195,7 +195,7 @@ int32_t add_one(plugin::Call, plugin::Tensor out, plugin::Tensor x, int64_t) {
   return YARD_OK;
 }
 
-// Bound to an output of its own, and called in place.
+// The handle is bound to separate tensors and called in place.
 TEST(BoundInPlace, AHandleChecksOverlapWhenItsKernelFails) {
   constexpr Op<void(Out, In, int)> op{"copy"};
   for (const bool typed : {false, true})
@@ -217,7 +217,7 @@ TEST(BoundInPlace, AHandleChecksOverlapWhenItsKernelFails) {
         g_breaks = false;
         for (int i = 0; i < 3; ++i) ASSERT_TRUE(bound(out.view, x.view, 0).ok());
         g_breaks = true;
-        // The first call finds a plan that is direct, the second one that is not.
+        // The first call finds a direct plan, the second does not.
         for (int i = 0; i < 2; ++i) {
           x.data = {1, 2, 3, 4};
           const Status s = bound(x.view, x.view, 0);
@@ -280,7 +280,7 @@ TEST(Fallback, NeverAfterTheDeadline) {
   }});
   const Status s = kPlain.call(w.runtime, t, o);
   EXPECT_EQ(s.code(), Code::kDeadline);
-  // Unless the deadline had passed before the first one's turn.
+  // The first kernel may not have run before the deadline.
   if (w.made[0]->calls() == 1) {
     EXPECT_THAT(s.to_string(), HasSubstr("fault.0"));
   }
@@ -289,7 +289,7 @@ TEST(Fallback, NeverAfterTheDeadline) {
 TEST(Fallback, IsLoggedByTheKernelThatFailedAndTheOneThatServed) {
   World w(kPlain);
   w.made[0]->set({.code = YARD_TRANSIENT, .message = "broken pipe"});
-  std::mutex lock;  // breakers have something to say, too, on another thread
+  std::mutex lock;  // breakers log on another thread
   std::vector<std::string> lines;
   set_log_sink([&](const LogMessage& m) {
     const std::lock_guard l(lock);
@@ -306,7 +306,7 @@ TEST(Fallback, IsLoggedByTheKernelThatFailedAndTheOneThatServed) {
       return line.find(part) != std::string::npos;
     });
   };
-  const auto most = 1 + took / std::chrono::seconds(1);  // one a second
+  const auto most = 1 + took / std::chrono::seconds(1);  // one message per second
   EXPECT_THAT(count("Kernel 'fault.0' failed for op 'silu_and_mul': broken pipe"),
               AllOf(Ge(1), Le(most)));
   EXPECT_THAT(count("Op 'silu_and_mul' fallback to '"), AllOf(Ge(1), Le(most)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every alias of a field on every built-in op, by calls in which all dimensions have different sizes; and rule files of
-// another project, whose fields these are.
+// Checks every alias of a field on every built-in op with calls whose dimensions all differ, and
+// reads rule files of another project that uses these fields.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ using ::testing::IsEmpty;
 
 struct Row {
   const char* call;
-  const char* values;  // ALIAS=VALUE; calls have no field for the other aliases
+  const char* values;  // ALIAS=VALUE pairs; the calls have no field for other aliases
 };
 constexpr Row kRows[] = {
     {"rms_norm(f32[2,3,5], f32[5])", "batch_size=6 num_tokens=6 hidden_size=5"},
@@ -62,7 +62,7 @@ constexpr Row kRows[] = {
     {"argmax(f32[2,3,5])", "batch_size=6 num_tokens=6"},
     {"sample(f32[2,3,5])", "batch_size=6 num_tokens=6"},
 };
-// The same in all calls above.
+// All calls above have these values.
 constexpr const char* kOfEveryCall =
     " is_contiguous=1 is_cuda_graph_capturing=1 requires_deterministic=0";
 
@@ -88,7 +88,7 @@ TEST(FieldAliases, MeanTheRightFieldOnEveryBuiltInOp) {
       if (const policy::OpField* field = fields.find(alias.name)) {
         const policy::AxisValue v =
             field->axis.read({call->args(), call->flags(), call->device(), &call->labels()});
-        // The first layout is contiguous.
+        // The first layout is the contiguous one.
         const bool layout = field->axis.kind == policy::Axis::Kind::kLayout;
         found[alias.name] = !v.there ? "none" : std::to_string(layout ? v.i == 0 : v.i);
       }
@@ -97,7 +97,8 @@ TEST(FieldAliases, MeanTheRightFieldOnEveryBuiltInOp) {
   EXPECT_THAT(ops, IsEmpty()) << "these have no row";
 }
 
-// Which of the calls a rule for all attention ops with this condition chooses the reference kernel for.
+// Returns the calls for which a rule for all attention ops with this condition selects the
+// reference kernel.
 std::string chosen(const std::string& condition) {
   Runtime runtime(RuntimeSettings{.environment = false});
   ConfigReading r = parse_config(

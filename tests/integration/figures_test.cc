@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost of selection, rules and failures: printed; only growth that must not happen is checked.
+// Prints the cost of selection, rules and failures. The tests check only that costs do not grow
+// where they must not.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <time.h>
@@ -18,14 +19,14 @@ constexpr const char* kAttend =
     "attend(out!: T[batch, seq_len], x: T[batch, seq_len], causal: bool = false)";
 constexpr Op<void(Out, In, bool)> attend{"attend"};
 
-// Of this thread's own time, so that other work on the machine does not count.
+// Measures the CPU time of this thread, so that other work on the machine does not count.
 double now_ns() {
   timespec t{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return static_cast<double>(t.tv_sec) * 1e9 + static_cast<double>(t.tv_nsec);
 }
 
-// Of one call, the best of some runs.
+// Returns the time of one call in the best of some runs.
 template <class F>
 double nanos(F f, int runs = 40, int calls = 200) {
   double best = 1e18;
@@ -37,7 +38,7 @@ double nanos(F f, int runs = 40, int calls = 200) {
   return best;
 }
 
-// Eight able kernels, one of which states what it costs by sequence length.
+// Eight kernels that can serve every call. One of them states its cost by sequence length.
 struct World {
   World() : bare(kAttend) {
     static const char* const reads[] = {"seq_len", nullptr};
@@ -81,7 +82,7 @@ TEST(Figures, SelectionAmongEightKernels) {
       x(w.memory.data() + 32768, DType::f32, {2, 8});
   Options cached, fresh;
   fresh.cache = false;
-  // No two that follow each other are alike, and all are classes of their own.
+  // Consecutive shapes differ, and each has its own class.
   std::vector<std::pair<TensorView, TensorView>> shapes;
   for (int64_t n = 8; n <= 128; n += 8)
     shapes.emplace_back(TensorView(w.memory.data(), DType::f32, {2, n}),
@@ -94,8 +95,8 @@ TEST(Figures, SelectionAmongEightKernels) {
   struct Costs {
     double plain = 1e9, varied = 1e9, cold = 1e9;
   };
-  std::map<int, Costs>
-      least;  // by the number of rules; others may keep the machine busy for a while
+  // The least cost for each number of rules, because other programs may keep the machine busy.
+  std::map<int, Costs> least;
   const auto measure = [&](int count) {
     w.rules(count);
     const double plain = nanos([&] { hit(out, x, false).ignore(); }, 100, 1000);
@@ -109,8 +110,8 @@ TEST(Figures, SelectionAmongEightKernels) {
     Costs& c = least[count];
     c = {std::min(c.plain, plain), std::min(c.varied, varied), std::min(c.cold, selected - found)};
   };
-  // A thousand rules over the same fields cost a hit what ten do, and a selection much less than ten times what a
-  // hundred cost.
+  // With a thousand rules over the same fields, a hit costs as much as with ten, and a selection
+  // costs much less than ten times as much as with a hundred.
   const auto is_flat = [&] {
     return least[1000].plain < 1.5 * least[10].plain &&
            least[1000].varied < 1.5 * least[10].varied && least[1000].cold < 5 * least[100].cold &&
@@ -123,7 +124,7 @@ TEST(Figures, SelectionAmongEightKernels) {
   EXPECT_TRUE(is_flat());
 }
 
-// A plan for each class that rules and cost buckets distinguish, not for each length.
+// Plans are made for each class that rules and cost buckets distinguish, not for each length.
 TEST(Figures, ADecodeLoopNeedsFewPlans) {
   World w;
   const auto r = parse_config(
@@ -150,7 +151,7 @@ TEST(Figures, AFallback) {
   ASSERT_TRUE(bare.add(bad).ok());
   ASSERT_TRUE(bare.add(kernel_of("attend", "good", 2, 100)).ok());
   BreakerSettings s;
-  s.failure_threshold = 10'000, s.failure_percent = 0;  // so that it goes on failing
+  s.failure_threshold = 10'000, s.failure_percent = 0;  // keeps the kernel failing
   ASSERT_TRUE(bare.runtime.health().set_settings(s).ok());
   std::vector<float> memory(64);
   const auto op = attend.on(bare.runtime);
@@ -168,7 +169,8 @@ TEST(Figures, AFallback) {
   for (const KernelHealth& k : bare.runtime.health().report().kernels)
     if (k.kernel == "bad") failures = k.failures.of(ErrorClass::kFault);
   EXPECT_EQ(failures, 40 * 200u) << "not every call fell back";
-  // About 40 times, and 1 us is the aim; a step that allocates or waits takes far more.
+  // A fallback takes about 40 times as long; the aim is 1 us. A step that allocates or waits would
+  // take far longer.
   EXPECT_LT(failing - well, 200 * well);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rounding mode and flush-to-zero of a thread outlast code that changes them: libraries that are opened, queries, states of
-// kernels. A kernel that changes them fails verification.
+// Opening a library, queries and kernel states must leave a thread's rounding mode and
+// flush-to-zero as they were, even if the plugin's code changes them. A kernel that changes them
+// fails verification.
 #include <gmock/gmock.h>
 #include <yard/verify.h>
 
@@ -20,7 +21,7 @@ bool usual() {
   return std::fegetround() == FE_TONEAREST && smallest / 2 != 0;
 }
 
-// The state that a test runs in is that of all later ones.
+// A test that changes the float state would change it for all later tests.
 class FloatState : public ::testing::Test {
  protected:
   ~FloatState() override {
@@ -43,7 +44,7 @@ TEST_F(FloatState, IsThatOfTheCallerAfterALibraryIsOpenedQueriedStartedStoppedAn
   }
 }
 
-// A plugin's code for each purpose, which changes the state.
+// Each piece of the plugin's code changes the float state.
 int32_t change() { return std::fesetround(FE_UPWARD), YARD_OK; }
 const char* const kReads[] = {"n", nullptr};
 
@@ -76,7 +77,7 @@ yard_kernel_t changing(const char* when) {
   if (at == "workspace" || at.starts_with("verify") || at == "cost" || at == "probe")
     k.create = nullptr, k.destroy = nullptr;
   if (at == "probe") k.backend = "probed";
-  // What runs after them must find the usual state.
+  // Code that runs after them must find the usual state.
   k.run = [](yard_call_t*, const yard_value_t*, uint32_t) -> int32_t {
     return usual() ? YARD_OK : YARD_FAULT;
   };

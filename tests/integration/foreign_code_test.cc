@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// No foreign code runs under a lock of the library. Debug builds of the library assert that wherever foreign code begins.
-// Here each kind of foreign code also waits for another thread, which changes the runtime and asks it questions.
+// Foreign code never runs under a lock of the library; debug builds assert this wherever foreign
+// code begins. These tests also let each kind of foreign code wait for another thread that changes
+// the runtime and queries it.
 #include <future>
 #include <map>
 #include <mutex>
@@ -18,7 +19,7 @@ Runtime* g_runtime = nullptr;
 std::mutex g_lock;
 std::map<std::string, int> g_ran;
 
-// Called by foreign code.
+// Foreign code calls this function.
 void use_from_another_thread(const std::string& what) {
   {
     const std::lock_guard lock(g_lock);
@@ -81,7 +82,7 @@ TEST(ForeignCode, RunsUnderNoLock) {
   Floats out(4), x(4);
   runtime.call("copy", {out.view, x.view}).or_throw();
   runtime.rules().set(Config()).or_throw();
-  // Constructors, start and stop of a plugin are checked by the library's assertions.
+  // The library's assertions check constructors, start and stop of a plugin.
   Folder folder;
   runtime.plugins().load(folder.put("answer")).or_throw();
   runtime.plugins().unload("answer").status().or_throw();
@@ -90,7 +91,7 @@ TEST(ForeignCode, RunsUnderNoLock) {
   for (const char* const what :
        {"probe", "verify", "cost", "create", "destroy", "validator", "listener", "log sink"})
     EXPECT_TRUE(eventually([&] {
-      runtime.set_policy({}).or_throw();  // frees what is not in use any more
+      runtime.set_policy({}).or_throw();  // frees unused objects
       return has_run(what);
     })) << what;
   set_log_sink(nullptr);

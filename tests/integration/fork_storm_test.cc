@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forks under load: calls, failing kernels and their breakers, scopes, reloads of rules, plugins that come and
-// go. The parent is undisturbed, each child is usable at once, none waits forever.
+// Tests forks under load: calls, failing kernels and their breakers, scopes, reloads of rules,
+// plugins that come and go. The parent is undisturbed, each child is usable at once, and no process
+// waits forever.
 //
-// Not under the thread sanitizer, which does not survive threads after a fork. For the address sanitizer see
-// base/testing_allocator_at_fork.cc.
+// The thread sanitizer does not run these tests, because it does not survive threads after a fork.
+// See base/testing_allocator_at_fork.cc for the address sanitizer.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,12 +25,12 @@ namespace {
 constexpr Op<void(Out, In, int)> copy{"copy"};
 
 #if defined(YARD_UNDER_ASAN)
-constexpr int kForks = 100;  // each takes some ten milliseconds here
+constexpr int kForks = 100;  // each fork takes about ten milliseconds here
 #else
 constexpr int kForks = 1000;
 #endif
 
-// Of each kind.
+// The number of forks of each kind.
 int forks() { return scaled(kForks); }
 
 class ForkStorm : public ::testing::Test {
@@ -54,7 +55,7 @@ class ForkStorm : public ::testing::Test {
         .ok();
   }
 
-  // What a child must be able to do.
+  // Exercises everything that a child must be able to do.
   int in_child(int i) {
     if (!call(1 + i % 8)) return 2;
     {
@@ -62,8 +63,10 @@ class ForkStorm : public ::testing::Test {
       if (!call(1 + i % 8)) return 3;
     }
     if (with_plugins_) {
-      if (ask(bare_.runtime, "grouped") != 1) return 4;  // of the plugin that stays
-      Status why;  // of the one that comes, is replaced and goes: a version is there or none
+      if (ask(bare_.runtime, "grouped") != 1) return 4;  // the op of the plugin that stays
+      // The op of the plugin that is loaded, replaced and unloaded; any version or none may be
+      // there.
+      Status why;
       const int64_t answer = ask(bare_.runtime, "answer", &why);
       if (answer != 1 && answer != 2 && why.code() != Code::kUnknownOp) return 5;
       if (bare_.runtime.plugins().list().size() > 2) return 6;
@@ -72,8 +75,8 @@ class ForkStorm : public ::testing::Test {
     return 0;
   }
 
-  // exit() needs a lock of the C library that is held while a library is opened or closed. (The sanitizer looks for leaks at
-  // each exit.)
+  // exit() needs a lock of the C library that is held while a library is opened or closed. With the
+  // address sanitizer children never use exit(), because it looks for leaks at each exit.
   static bool leaves_by_exit([[maybe_unused]] int i) {
 #if defined(YARD_UNDER_ASAN)
     return false;
@@ -96,7 +99,7 @@ class ForkStorm : public ::testing::Test {
     ASSERT_TRUE(WIFEXITED(status)) << "fork " << i << ": signal " << WTERMSIG(status);
     ASSERT_EQ(WEXITSTATUS(status), 0) << "fork " << i;
   }
-  // From this thread, and from some that have never called anything.
+  // Forks from this thread and from threads that have never called anything.
   void storm() {
     for (int i = 0; i < forks() && !HasFailure(); ++i)
       if (i % 4 == 3)
@@ -133,7 +136,7 @@ TEST_F(ForkStorm, WhileOthersCallKernelsThatFail) {
   end();
 }
 
-// Nothing but loads and unloads: a library is being opened or closed most of the time.
+// The threads only load and unload, so that a library is being opened or closed most of the time.
 TEST_F(ForkStorm, WhilePluginsAreLoadedAndUnloaded) {
   threads_.emplace_back([this] {
     Folder folder;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fork: the child is usable at once, with the registry and the policy of the parent, whatever the parent's
-// threads were doing. Not under the thread sanitizer, which does not survive threads after a fork; for the
-// address sanitizer see allocator_at_fork.cc.
+// After a fork the child is usable at once, with the parent's registry and policy, whatever the
+// parent's threads were doing. The thread sanitizer does not run these tests, because it does not
+// survive threads after a fork. See allocator_at_fork.cc for the address sanitizer.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,14 +17,14 @@
 namespace yard::testing {
 namespace {
 
-// Leaves a child with a number that tells the line.
+// Exits a child with the number of the failed line.
 #define YARD_IN_CHILD(condition)                 \
   do {                                           \
     if (!(condition)) _exit(1 + __LINE__ % 200); \
   } while (false)
 
 #if defined(YARD_UNDER_ASAN)
-constexpr int kForks = 50;  // each takes some ten milliseconds here
+constexpr int kForks = 50;  // each fork takes about ten milliseconds here
 #else
 constexpr int kForks = 200;
 #endif
@@ -32,7 +32,7 @@ constexpr int kForks = 200;
 constexpr const char* kForked = "forked(out!: T[n], x: T[n], by: int = 0)";
 const Op<void(Out, In, int)> forked{"forked"};
 
-// Runs `f` in a child and waits for it. A child that hangs is ended by its alarm.
+// Runs `f` in a child and waits for it. An alarm ends a child that hangs.
 void expect_child(const std::function<void()>& f) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
@@ -47,7 +47,7 @@ void expect_child(const std::function<void()>& f) {
   EXPECT_EQ(WEXITSTATUS(status), 0) << "see the line with this remainder by 200, plus one";
 }
 
-// On the shared runtime, so that typed ops and handles can be used.
+// Uses the shared runtime, so that typed ops and handles work.
 class Fork : public ::testing::Test {
  protected:
   Fork() : runtime_(Runtime::shared()) {
@@ -68,7 +68,7 @@ class Fork : public ::testing::Test {
     c.add_kernel(k);
     return runtime_.apply(std::move(c)).status();
   }
-  // Everything a process does.
+  // Exercises everything that a process does.
   void work(int64_t n) {
     Floats out(n), x(n);
     YARD_IN_CHILD(forked(out.view, x.view, 0).ok());
@@ -93,7 +93,7 @@ class Fork : public ::testing::Test {
     YARD_IN_CHILD(!runtime_.list().ops.empty());
   }
 
-  // What a kernel may do: all of the above but wait.
+  // Exercises what a kernel may do: everything above except waiting.
   void work_inside() {
     Floats out(6), x(6);
     YARD_IN_CHILD(add(kernel_of("forked", "inside", 78, 999)).ok());
@@ -179,7 +179,7 @@ TEST_F(Fork, BackendsThatCannotSurviveAForkAreExcluded) {
     Options o;
     o.force = "fragile";
     YARD_IN_CHILD(forked.with(o)(out.view, x.view, 0).code() == Code::kNoKernel);
-    // Also when it is registered again.
+    // The kernel also works after it is registered again.
     YARD_IN_CHILD(add(kernel_of("forked", "later", 5, 1)).ok());
     YARD_IN_CHILD(forked(out.view, x.view, 0).ok() && t_ran == 1);
   });
@@ -209,7 +209,7 @@ TEST_F(Fork, InsideAKernel) {
     if (child == 0) alarm(60), work_inside();
   };
   const Status s = forked(out.view, x.view, 0);
-  if (child == 0) {  // came back out of the kernel
+  if (child == 0) {  // the child returned from the kernel
     YARD_IN_CHILD(s.ok());
     work(8);
     _exit(0);
@@ -246,7 +246,8 @@ TEST_F(Fork, InsideAVerifier) {
   EXPECT_EQ(status, 0);
 }
 
-// The dry run of rules asks verifiers about the calls it knows; one of them forks. In the child the change goes on, too.
+// The dry run of rules asks verifiers about known calls, and one of them forks. The change
+// continues in the child, too.
 TEST_F(Fork, InsideAVerifierThatAChangeCalls) {
   static const char* const reads[] = {"n", nullptr};
   yard_kernel_t k = kernel_of("forked", "forks", 3, 900);

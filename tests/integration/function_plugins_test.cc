@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dispatched functions that plugins implement: opened by the first call of the group, checked against the declaration.
+// Plugins that implement dispatched functions are opened by the first call of the group and checked
+// against the declaration.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -109,7 +110,7 @@ TEST_F(ActivePlugins, ChainWithFunctionsOfTheProgramInCAndInCpp) {
   runtime().plugins().load(kInC).or_throw();
   ASSERT_TRUE(functions.activate("in_c").ok());
   EXPECT_EQ(ask(plugged), 40);
-  EXPECT_EQ(ask(chained), 4);  // the default's -1, and 5
+  EXPECT_EQ(ask(chained), 4);  // the default returns -1, and the implementation adds 5
   ASSERT_TRUE(functions.activate("plugged").ok());
   EXPECT_EQ(ask(chained), 401);
   Changes c;
@@ -119,11 +120,11 @@ TEST_F(ActivePlugins, ChainWithFunctionsOfTheProgramInCAndInCpp) {
   EXPECT_EQ(ask(chained), -401);
 }
 
-// FlagTree: macros changed class layouts against prebuilt libraries with no check.
+// FlagTree does not notice when macros change class layouts against prebuilt libraries.
 TEST_F(ActivePlugins, OfAnotherClassLayoutAreRefused) {
   const Function<int64_t(const Target&, int64_t)> described{"active_group", "described"};
   const char* const wider = YARD_TEST_PLUGINS "/plugged_wider.so";
-  runtime().plugins().forget(kFile).or_throw();  // which has the same name
+  runtime().plugins().forget(kFile).or_throw();  // the other plugin has the same name
   const Status s = runtime().plugins().load(wider);
   EXPECT_THAT(s.to_string(), HasSubstr("yard::testing::Target{8:8}"));
   EXPECT_THAT(s.to_string(), HasSubstr("yard::testing::Target{16:8}"));
@@ -152,7 +153,7 @@ TEST_F(ActivePlugins, AreNotClosedWhileAFunctionOfTheirsRuns) {
 const char* const kOther = YARD_TEST_PLUGINS "/answer.so";
 using LoadingPlugin = FunctionTest;
 
-// Loads a plugin, and does something while this thread has the loader to itself.
+// Loads a plugin and calls `act` while this thread holds the loader.
 template <class F>
 void while_loading(const F& act) {
   set_log_level(LogLevel::kInfo);
@@ -168,7 +169,7 @@ TEST_F(LoadingPlugin, ACallDoesNotDeadlockWithTheLoader) {
   static const Function<int(int)> two{"other", "f", [](int x) { return x; }};
   const auto both = [] {
     ::alarm(20);
-    // It serves the group `other`, so that the first call there waits for the loader.
+    // The plugin serves the group `other`, so the first call there waits for the loader.
     runtime().plugins().discover({YARD_TEST_PLUGINS "/of_a_group.so"}).or_throw();
     static std::atomic<bool> loading{false}, done{false};
     std::thread other([] {

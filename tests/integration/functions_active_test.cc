@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions with active backends: results, which implementations run and in which order, activation, scopes; and the defects
-// of specialization in FlagTree, each with a test that it does not exist here.
+// Tests functions with active backends: results, which implementations run and in which order,
+// activation, scopes. Each known defect of specialization in FlagTree has a test that it does not
+// exist here.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -21,7 +22,7 @@ using ::testing::IsEmpty;
 class Active : public FunctionTest {
  protected:
   static yard::Functions functions() { return runtime().functions(); }
-  // Registers an implementation. Its backend has no record.
+  // Registers an implementation for a backend that is not registered itself.
   template <class S, class F>
   static void provide(const Function<S>& f, const char* name, F run, int priority = 0) {
     Changes c;
@@ -48,7 +49,7 @@ using Falsy = ::testing::Types<bool, int, double, Colour, int*, Empty, std::stri
                                std::optional<int>, std::vector<int>, std::unique_ptr<int>>;
 TYPED_TEST_SUITE(FalsyResult, Falsy);
 
-// FlagTree: `spec(...) or default(...)` ran both for a result of zero.
+// In FlagTree, `spec(...) or default(...)` runs both functions if the first returns zero.
 TYPED_TEST(FalsyResult, ComesBackAsItIs) {
   const Function<TypeParam()> f{"a_falsy", "f"};
   bool default_ran = false;
@@ -57,7 +58,7 @@ TYPED_TEST(FalsyResult, ComesBackAsItIs) {
   EXPECT_FALSE(default_ran);
 }
 
-// FlagTree: the default was evaluated first, so that side effects happened twice.
+// FlagTree evaluates the default first, so its side effects happen twice.
 TEST_F(Active, TheDefaultRunsOnlyIfNoBackendDoes) {
   const Function<void(int)> tell{"a_group", "tell"};
   int told = 0, by_default = 0;
@@ -90,7 +91,7 @@ TEST_F(Active, AFunctionWithoutADefaultThrows) {
 
 // ---- Who is asked ----
 
-// FlagTree: names could be used in local scopes only, once a backend was active.
+// In FlagTree, names work only in local scopes once a backend is active.
 const Function<int(int)> g_early{
     "a_early", "early", [](int x) { return x + 1; }, {.selection = Selection::kActive}};
 const int g_early_result = g_early(6);
@@ -209,7 +210,7 @@ TEST_F(Active, ACallMayUseItselfAndSwitchAndRemoveItsBackend) {
   EXPECT_EQ(leaves.call_or([] { return 1; }), 1);
 }
 
-// One that runs alone keeps nothing else from being freed, also in a scope.
+// A hanging implementation does not keep other objects from being freed, even in a scope.
 TEST_F(Active, AHangingCallDelaysNoOther) {
   for (const bool in_scope : {false, true}) {
     std::atomic<bool> inside{false}, open{false};
@@ -279,7 +280,7 @@ TEST_F(Active, ActivationSurvivesRemovingAndAddingABackend) {
   EXPECT_THAT(functions().activations(), IsEmpty());
 }
 
-// FlagTree: names that were called and not defined, or defined and not called, went unnoticed.
+// FlagTree does not notice names that are called but not defined, or defined but not called.
 TEST_F(Active, UndeclaredFunctionsOfAnActiveBackendAreLoggedUnderNoLock) {
   const Function<int()> declared{"a_group", "matmul_kernel"};
   auto typo = std::make_unique<Function<int()>>("a_group", "matmul_kernl");
@@ -288,7 +289,7 @@ TEST_F(Active, UndeclaredFunctionsOfAnActiveBackendAreLoggedUnderNoLock) {
   std::vector<std::string> logged;
   set_log_sink([&](const LogMessage& m) {
     logged.emplace_back(m.text);
-    EXPECT_TRUE(runtime().set_policy({}).ok());  // which takes locks
+    EXPECT_TRUE(runtime().set_policy({}).ok());  // takes locks
   });
   EXPECT_TRUE(functions().activate("acme").ok());
   EXPECT_THAT(logged, ElementsAre(AllOf(HasSubstr("not declared: 'a_group/matmul_kernl'"),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions in forked children: a switch in progress at the fork is complete or absent in the child, and backends that
-// cannot survive a fork are excluded.
+// In a forked child, a switch that was in progress is complete or absent, and backends that cannot
+// survive a fork are excluded.
 #include <atomic>
 #include <deque>
 #include <string>
@@ -43,7 +43,7 @@ TEST_F(FunctionsFork, AChildHasAllFunctionsOfABackendOrNone) {
   };
   const auto agree = [&] {
     if (!all(several[0].call_or([] { return 1; }))) return false;
-    // And it goes on from there.
+    // The child can go on switching.
     if (!functions.activate("acme").ok() || !all(2)) return false;
     return functions.deactivate("acme").ok() && all(1);
   };

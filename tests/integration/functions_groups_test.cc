@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of dispatched functions: loaded when first called, all of them, once.
+// Groups of dispatched functions are loaded completely and once, when they are first called.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -160,7 +160,7 @@ TEST_F(Groups, AProviderMayWaitForAThreadThatLoadsAnotherGroup) {
   EXPECT_EQ(elsewhere, 2);
 }
 
-// Neither waits for ever: the call inside of at least one provider runs the original.
+// Neither provider waits forever: the call in at least one of them runs the original.
 TEST_F(Groups, ProvidersThatCallFunctionsOfEachOthersGroups) {
   static const Function<int(int)> f{"g_this", "f", [](int x) { return x; }};
   static const Function<int(int)> g{"g_that", "g", [](int x) { return x; }};
@@ -191,7 +191,7 @@ TEST_F(Groups, AForkedChildHasAllProviders) {
     while (!stop) runtime().functions().sources();
   });
   std::thread writer([&] {
-    // One that is asked again and again, which changes what a child reads.
+    // This provider is asked repeatedly, which changes data that a child reads.
     add_provider("g_noise", [](Changes&) { return Status(Code::kUnsupported, "not yet"); });
     while (!stop) runtime().functions().load("g_noise").ignore();
   });

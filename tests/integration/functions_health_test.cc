@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Failures of an implementation: fallback where nothing was changed, breakers, probes, manual override.
+// Tests failures of implementations: fallback where nothing was changed, breakers, probes and
+// manual override.
 #include <yard/function.h>
 
 #include <atomic>
@@ -51,18 +52,18 @@ class FunctionHealth : public Failing {
         {.priority = 5});
   }
   static std::string breaker() { return provider("h_group/f", "h_bad").breaker; }
-  // What has been published is what calls find when this returns.
+  // Returns after pending changes are published, so that calls see them.
   static void now() {
     Health health = runtime().health();
     health.set_settings(health.settings()).or_throw();
   }
-  // Until the runtime has put in force what it was told.
+  // Waits until the breaker has this state and calls see it.
   static void wait_for_breaker(const std::string& state) {
     for (int i = 0; i < 2000 && breaker() != state; ++i) std::this_thread::sleep_for(5ms);
     ASSERT_EQ(breaker(), state);
     now();
   }
-  // Makes it fail until its breaker opens, and waits until it is half-open.
+  // Makes the implementation fail until its breaker opens, and waits until it is half-open.
   void fail_until_half_open() {
     fails_ = true;
     for (int i = 0; i < 3; ++i) f(i);
@@ -79,7 +80,7 @@ class FunctionHealth : public Failing {
 
 // ---- Fallback ----
 
-// An implementation that throws.
+// Returns an implementation that throws.
 template <class R, class... A>
 auto throws(const char* text = "smoke") {
   return [text](A...) -> R { throw std::runtime_error(text); };
@@ -223,7 +224,7 @@ TEST_F(FunctionHealth, ASuccessResetsConsecutiveFaults) {
     fails_ = true;
     f(1), f(2);
     fails_ = false;
-    // A success in a scope counts, too.
+    // A success in a scope also counts.
     const ScopedPolicy in(round % 2 == 0 ? Scope() : Scope().deny_vendors({"nobody"}));
     EXPECT_EQ(f(1), 100);
   }
@@ -251,12 +252,12 @@ TEST_F(FunctionHealth, AFailedProbeOpensItAgain) {
   add_bad();
   fail_until_half_open();
   BreakerSettings s = runtime().health().settings();
-  s.cooldown = 1h, s.cooldown_cap = 1h;  // of the next time
+  s.cooldown = 1h, s.cooldown_cap = 1h;  // for the next cooldown
   runtime().health().set_settings(s).or_throw();
   const int before = runs_;
   EXPECT_EQ(f(7), 7);
   EXPECT_EQ(runs_, before + 1);
-  // At once: no call is admitted after a probe has failed.
+  // No call is admitted right after a probe has failed.
   EXPECT_EQ(f(7), 7);
   EXPECT_EQ(runs_, before + 1);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of dispatched functions allocate nothing, take no lock, and read no clock and no environment: whether
-// backends accept or refuse.
+// Calls of dispatched functions allocate nothing, take no lock, and read no clock and no
+// environment, whether backends accept or refuse.
 #include "functions_testing.h"
 #include "interpose.h"
 

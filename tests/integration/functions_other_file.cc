@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A type of an unnamed namespace that only looks like that of functions_test.cc: its fields have changed places.
+// Defines a type of an unnamed namespace with the name and size of one in functions_test.cc but
+// with its fields in another order.
 #include <yard/function.h>
 #include <yard/plugin_function.hpp>
 

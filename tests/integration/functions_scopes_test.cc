@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Policy of scopes decides about dispatched functions as it does about kernels.
+// The policy of scopes applies to dispatched functions as it does to kernels.
 #include <gmock/gmock.h>
 
 #include <stdexcept>
@@ -14,7 +14,8 @@ using ::testing::HasSubstr;
 const Function<int(int)> scoped_half{"t_scoped", "half", [](int x) { return x / 2; }};
 const Function<int(int)> scoped_again{"t_scoped", "again", [](int x) { return -x; }};
 
-// "c_acme" of vendor acme comes first, then "c_plain", which has none; "c_off" is off by default.
+// "c_acme" of vendor acme comes first, then "c_plain", which has no vendor. "c_off" is off by
+// default.
 class ScopedFunctions : public FunctionTest {
  protected:
   void SetUp() override {
@@ -57,7 +58,6 @@ TEST_F(ScopedFunctions, VendorsAreDeniedAndAllowed) {
   }
 }
 
-// The stronger allow list replaces the weaker one.
 TEST_F(ScopedFunctions, AnAllowListReplacesThatOfTheProcess) {
   Policy p;
   p.allow_vendors = {"other"};
@@ -65,7 +65,8 @@ TEST_F(ScopedFunctions, AnAllowListReplacesThatOfTheProcess) {
   EXPECT_EQ(scoped_half(8), 2);
   const ScopedPolicy in(Scope().allow_vendors({"acme"}));
   EXPECT_EQ(scoped_half(8), 1);
-  // The table of the process stays the same; that of the scope does not.
+  // A change of the process policy does not change the table of the process here, but it changes
+  // the table of the scope.
   p.backends["c_acme"] = false;
   runtime().set_policy(p).or_throw();
   EXPECT_EQ(scoped_half(8), 2);
@@ -123,7 +124,7 @@ TEST_F(ScopedFunctions, RunsAreCountedTogether) {
   EXPECT_EQ(provider("t_scoped/half", "c_acme").calls, 3u);
 }
 
-// Only what concerns functions makes a table.
+// A scope makes its own table only if it sets a field that concerns functions.
 TEST_F(ScopedFunctions, OtherFieldsOfAScopeDecideNothing) {
   EXPECT_EQ(scoped_half(8), 1);
   const ScopedPolicy in(Scope().label("tenant", "b"));
@@ -181,7 +182,7 @@ TEST_F(ScopedFunctions, PolicyLeavesOutActiveBackendsToo) {
 TEST_F(ScopedFunctions, ACallInAnInvalidScopeFails) {
   const Function<int(int)> active{
       "t_scoped", "idle", [](int x) { return x; }, {.selection = Selection::kActive}};
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(active(i), i);  // no backend serves it
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(active(i), i);  // no backend serves this function
   Policy p = switched("c_acme", false);
   {
     const ScopedPolicy in(p);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions with active backends under many threads: activated, removed, loaded and unloaded while they are called. A call runs
-// one chain as it was at one moment, nothing that was removed, and finds everything that was registered all the time.
+// Functions with active backends under many threads: backends are activated, removed, loaded and
+// unloaded during calls. Each call runs one chain as it was at one moment. The chain has everything
+// that was registered throughout the call, and nothing that was removed.
 #include <atomic>
 #include <thread>
 
@@ -13,7 +14,7 @@ namespace {
 
 int rounds() { return scaled(fewer(300)); }
 
-// Threads that do something over and over until the end of the block.
+// Runs threads that repeat something until the end of the block.
 class Busy {
  public:
   template <class F>
@@ -43,7 +44,7 @@ class FunctionsStress : public FunctionTest {
 
 TEST_F(FunctionsStress, SwitchingWhileThreadsCall) {
   const Function<std::string()> f{"s_group", "switched"};
-  // What an implementation holds is checked by the sanitizers when it has gone too early.
+  // Implementations own memory, so that the sanitizers find them if they are freed too early.
   const auto provide = [&](const char* name) {
     Changes c;
     implement(c, f, name, [text = std::string(40, name[0])](Next<std::string()> next) {
@@ -77,8 +78,8 @@ TEST_F(FunctionsStress, SwitchingWhileThreadsCall) {
   }
 }
 
-// A thread that sees one function of a backend after a change sees no other one before it. Functions that no backend served
-// before are among them.
+// A thread that sees a change in one function of a backend sees it in every other function,
+// including functions that no backend served before.
 TEST_F(FunctionsStress, ASetIsSwitchedAtOneMoment) {
   const Function<int()> first{"s_group", "first"}, second{"s_group", "second"};
   const auto provide = [&] {
@@ -99,7 +100,7 @@ TEST_F(FunctionsStress, ASetIsSwitchedAtOneMoment) {
       for (int r = 1; r <= most; ++r) {
         while (round.load(std::memory_order_acquire) < r) std::this_thread::yield();
         ready.fetch_add(1);
-        const int wanted = r % 2;  // 1: being activated
+        const int wanted = r % 2;  // 1 to activate, 0 to deactivate
         const Function<int()>&a = t % 2 == 0 ? first : second, &b = t % 2 == 0 ? second : first;
         for (int one = 0, other = 0; one != wanted || other != wanted;) {
           if (t == 2 && r / 2 % 2 == 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Switches of dispatched functions: variables, rules, policies, the master switch.
+// Tests switches of dispatched functions: variables, rules, policies and the master switch.
 #include "functions_testing.h"
 
 namespace yard::testing {
@@ -117,7 +117,7 @@ TEST_F(Switches, TheMasterSwitchMakesEveryCallTheOriginal) {
   EXPECT_EQ(half(8), 4);
   EXPECT_EQ(third(9), 3);
   EXPECT_STREQ(half.last_selected(), "original");
-  EXPECT_STREQ(last_selected(), "s_auto");  // of the last call that was dispatched
+  EXPECT_STREQ(last_selected(), "s_auto");  // the selection of the last dispatched call
   EXPECT_EQ(half.explain(8).why, "the master switch: every call is the original");
   EXPECT_EQ(provider("t_switch/half", "s_auto").reason, "reference_only");
   ::unsetenv("YARD_DISABLE");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dispatched functions from outside: signatures, order, verifiers, switches, failures.
+// Tests dispatched functions from outside: signatures, order, verifiers, switches, failures.
 #include <gmock/gmock.h>
 #include <yard/plugin_function.hpp>
 
@@ -52,7 +52,7 @@ int whole_half(int x) { return x / 2; }
 double exact_half(double x) { return x / 2; }
 int other_half(int x) { return x - x / 2; }
 
-// A program could declare only one of the signatures.
+// No program could declare all of these signatures, because a name has only one.
 TEST_F(Functions, EachSignatureOfAnUndeclaredFunctionIsListed) {
   Changes c;
   c.add_function(plugin::function<whole_half>("t_unknown", "half", "f_whole").d);
@@ -260,7 +260,7 @@ TEST_F(Functions, ATypeOfAnUnnamedNamespaceIsOfItsFile) {
   const size_t at = text.find("::OfThisFile{16:8}@");
   ASSERT_NE(at, text.npos) << text;
   EXPECT_NE(text.substr(at), "::OfThisFile{16:8}@&)");
-  // See functions_other_file.cc, which has another one of this name and size.
+  // functions_other_file.cc has another type of this name and size.
   EXPECT_NE(text, signature_in_another_file());
   EXPECT_NE(std::string(signature_in_another_file()).find("::OfThisFile{16:8}@"), text.npos);
   const Function<int(const OfThisFile&)> f{"t_math", "of_this_file",
@@ -303,7 +303,7 @@ TEST_F(Functions, ACallMayRemoveTheBackendThatRunsIt) {
 
 TEST_F(Functions, FunctionsCallFunctions) {
   add(twice, "b1", [](int x) { return x > 0 ? twice(x - 1) + 1 : 0; });
-  EXPECT_EQ(twice(50), 50);  // deeper than a thread has slots at hand
+  EXPECT_EQ(twice(50), 50);  // deeper than the slots of a thread
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of dispatched functions share: backends in a line, and a runtime that is clean afterwards.
+// The fixture for tests of dispatched functions: backends to add, and a runtime that is clean
+// afterwards.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ namespace yard::testing {
 
 inline yard_backend_t backend(const char* name) { return plugin::Backend(name).d; }
 
-// The shared runtime, without anything that tests registered once they are over.
+// Uses the shared runtime, and resets it before and after each test.
 class FunctionTest : public ::testing::Test {
  protected:
   void SetUp() override { clean(); }
@@ -30,7 +31,6 @@ class FunctionTest : public ::testing::Test {
   }
   static Runtime& runtime() { return Runtime::shared(); }
 
-  // Adds a backend with one implementation.
   template <class S, class F, class V = detail::NoVerifier>
   static void add(const Function<S>& f, const char* name, F run, V verify = {},
                   const ImplementationOptions& o = {}) {
@@ -46,7 +46,7 @@ class FunctionTest : public ::testing::Test {
     ASSERT_TRUE(s.ok()) << s.to_string();
   }
 
-  // Adds a provider of the function's group, which brings such a backend.
+  // Adds a provider of the function's group that adds a backend with one implementation.
   template <class S, class F>
   static void bring(const Function<S>& f, const char* name, F run,
                     const ImplementationOptions& o = {}) {
@@ -60,7 +60,7 @@ class FunctionTest : public ::testing::Test {
     return runtime().apply(std::move(Changes().remove_backend(name))).value();
   }
 
-  // The messages from now on that contain a text.
+  // Starts to collect log messages that contain `text`.
   static std::vector<std::string>& messages_with(std::string text) {
     static std::vector<std::string> log;
     log.clear();
@@ -92,7 +92,7 @@ inline Policy reference_only(bool on) {
   return p;
 }
 
-// A rule file that is only a value.
+// Returns the config of a rule file with this content.
 inline Config rules(const char* yaml) {
   ConfigReading r = parse_config(std::string("version: \"1.0\"\n") + yaml, "rules.yaml");
   for (const ConfigProblem& p : r.problems) ADD_FAILURE() << to_string(p);

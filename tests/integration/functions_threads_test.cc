@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dispatched functions from many threads, while backends, switches, rules and groups change.
+// Tests dispatched functions from many threads, while backends, switches, rules and groups change.
 #include <yard/function.h>
 #include <yard/plugin.hpp>
 
@@ -40,7 +40,7 @@ class FunctionThreads : public FunctionTest {
 };
 
 TEST_F(FunctionThreads, ABackendIsRemovedWhileCallsRun) {
-  // What an implementation uses must not be freed while it runs.
+  // An implementation's state must not be freed while it runs.
   struct State {
     std::atomic<int> alive{1};
     ~State() { alive = 0; }
@@ -59,7 +59,7 @@ TEST_F(FunctionThreads, ABackendIsRemovedWhileCallsRun) {
       });
 }
 
-// A probe is asked while a table is made; the change that it waits for concerns another table.
+// A probe runs while a table is made, and waits for a change that concerns another table.
 TEST_F(FunctionThreads, AProbeMayWaitForAThreadThatChangesTheRegistry) {
   static const Function<int(int)> other{"c_group", "other", [](int x) { return x; }};
   static std::atomic<int> asked;
@@ -124,7 +124,7 @@ TEST_F(FunctionThreads, EverySwitchIsThrownWhileCallsRun) {
       },
       [&](int i) { throw_switch(i % kSwitches, i / kSwitches % 2 == 0); });
   for (int i = 0; i < kSwitches; ++i) throw_switch(i, false);
-  // What was said last counts, of each switch by itself.
+  // The last setting of each switch counts.
   for (int i = 0; i < kSwitches; ++i) {
     EXPECT_EQ(f(1), 2) << i;
     throw_switch(i, true);

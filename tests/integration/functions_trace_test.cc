@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dispatched functions in a trace: which backend ran, and why others did not.
+// The trace of dispatched functions shows which backend ran, and why others did not.
 #include <gmock/gmock.h>
 #include <yard/trace.h>
 
@@ -36,7 +36,7 @@ TEST_F(FunctionTrace, RecordsTheChoiceItsArgumentsAndReasonsOfTheOthers) {
   add(inner, "tr_second", [](int) { return 2; });
   add(inner, plugin::Backend("tr_off").enable(YARD_ENABLE_OFF).d, [](int) { return 3; });
   TraceScope trace;
-  EXPECT_EQ(call(), 2);  // functions run: only they know what they return
+  EXPECT_EQ(call(), 2);  // functions run during a trace, because only they know their result
   const auto nodes = trace.nodes();
   ASSERT_EQ(nodes.size(), 2u);
   EXPECT_EQ(nodes[0].op, "tr_group/outer");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifiers checked by sample calls, those of the program and those of plugins.
+// Tests the verification of verifiers by sample calls, for programs and for plugins.
 #include <yard/verify.h>
 #include <yard/plugin_function.hpp>
 
@@ -86,7 +86,7 @@ TEST_F(FunctionVerify, OneOfAnUnavailableBackendIsNotRun) {
                                     .d;
   add(
       f, absent, [](int) { return 7; }, small);
-  EXPECT_EQ(verify("v_group/f").state, State::kPassed);  // of the verifier
+  EXPECT_EQ(verify("v_group/f").state, State::kPassed);  // the verifier passes
 }
 
 using Floats = std::vector<float>;
@@ -121,7 +121,7 @@ TEST_F(FunctionVerify, WithoutAVerifierResultsAreComparedToo) {
             "sample 1: the result has 2 numbers where the original has 3");
 }
 
-// Running a function whose results cannot be compared would show nothing.
+// A function whose results cannot be compared is not run.
 const Function<int*(int*)> opaque{"v_group",
                                   "opaque",
                                   [](int* p) { return p; },

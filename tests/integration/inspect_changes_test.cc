@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Live control: each change takes effect at once, is refused where it is wrong, and is undone.
+// Changes by live control take effect at once, are refused if they are wrong, and can be undone.
 #include <filesystem>
 #include <memory>
 
@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using World = InspectWorld;
 
-// The incident of the guide, from outside.
+// Replays the incident of the guide from outside.
 TEST(InspectChanges, ADenyUnderConditionsTakesEffectAtOnceAndIsUndone) {
   World w;
   EXPECT_EQ(w.call(5120, "B"), "vendor.acme");
@@ -120,7 +120,7 @@ TEST(InspectChanges, AllowTakesADenyBack) {
   EXPECT_EQ(w.runtime.rules().config(), Config());
 }
 
-// The rules were replaced by the program meanwhile: what is undone is the deny alone.
+// The program replaces the rules in between. Undo removes only the deny.
 TEST(InspectChanges, UndoLeavesLaterRules) {
   World w;
   w.call();
@@ -271,7 +271,7 @@ TEST(InspectChanges, VerboseLinesAndTraces) {
   EXPECT_THAT(ask("undo"), HasSubstr("there is no change to undo"));
 }
 
-// The number of the change that an answer is about.
+// Returns the number of the change in an answer.
 std::string number_of(const std::string& answer) {
   const size_t at = answer.find("\"change\": ") + 10;
   return answer.substr(at, answer.find(',', at) - at);
@@ -289,7 +289,7 @@ TEST(InspectChanges, UndoTakesTheChangeThatIsNamed) {
   EXPECT_THAT(undo(deny), HasSubstr("\"undone\": true"));
   EXPECT_EQ(w.call(), "vendor.acme");
   EXPECT_THAT(undo(deny), HasSubstr("is undone already"));
-  // It would take the later change back, too.
+  // Undoing this change would also undo the later one.
   EXPECT_THAT(undo(strict), HasSubstr("was followed by change " + prefer + ": undo that first"));
   EXPECT_THAT(undo(breaker), HasSubstr("\"undone\": true"));
   EXPECT_THAT(ask("health"), HasSubstr("\"breakers\": []"));
@@ -320,7 +320,7 @@ TEST(InspectChanges, EventsTellWhatHappenedAndStatusWhatIsLeftOfIt) {
               HasSubstr("was opened manually: bad firmware"));
   EXPECT_THAT(ask("status"), HasSubstr("\"what\": \"refused file\""));
   ask("deny", R"({"kernel": "vendor.acme", "when": "hidden=5120"})");
-  EXPECT_THAT(ask("status"), HasSubstr("\"what\": \"refused file\""));  // it still is
+  EXPECT_THAT(ask("status"), HasSubstr("\"what\": \"refused file\""));  // the problem remains
   base::write_in_place(folder / "rules.yaml", "version: \"1.0\"\n");
   ASSERT_TRUE(w.runtime.rules().load(folder / "rules.yaml").ok());
   EXPECT_THAT(ask("status"), Not(HasSubstr("refused file")));

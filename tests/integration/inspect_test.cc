@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Live control: when a process answers, what it tells, and that neither clients nor the end of a runtime harm callers.
+// Tests live control: when a process answers, what it reports, and that neither clients nor the end
+// of a runtime disturb callers.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -22,7 +23,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using World = InspectWorld;
 
-// Threads of this process that answer, by their name, which a new thread sets itself.
+// Counts the threads of this process that answer. A new thread sets its name itself, so the count
+// may lag.
 int threads_that_answer() {
   int count = 0;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -33,7 +35,7 @@ int threads_that_answer() {
   return count;
 }
 
-// Whether there are as many, now or soon.
+// Waits until `count` threads answer.
 bool servers(int count) {
   return base::eventually([&] { return threads_that_answer() == count; }, std::chrono::seconds(20));
 }
@@ -69,7 +71,7 @@ TEST(Inspect, AnswersFromTheFirstCallToTheEndOfTheLastRuntime) {
   EXPECT_TRUE(servers(1));
 }
 
-#if !defined(YARD_UNDER_TSAN)  // which takes reading another thread's descriptors for a race
+#if !defined(YARD_UNDER_TSAN)  // it reports reading another thread's descriptors as a race
 TEST(Inspect, DescriptorsAreClosedOnExec) {
   World w;
   w.call();
@@ -171,7 +173,7 @@ TEST(Inspect, SocketsOfProcessesThatAreGoneAreRemoved) {
   w.call();
   const std::string path = socket_of(::getpid());
   ASSERT_NE(path, "");
-  // No process has this number.
+  // No process has this id.
   const std::string stale = std::filesystem::path(path).parent_path() / "4194303.sock";
   const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_un address = {};
@@ -186,7 +188,7 @@ TEST(Inspect, SocketsOfProcessesThatAreGoneAreRemoved) {
   EXPECT_TRUE(std::filesystem::exists(path));
 }
 
-// One that is bound by another process, or is not a socket of this user, is not taken for the process.
+// A client refuses a socket that another process has bound, or that does not belong to this user.
 TEST(Inspect, AClientRefusesASocketOfAnotherProcess) {
   World w;
   w.call();
@@ -267,7 +269,7 @@ TEST(Inspect, AForkedChildAnswersForItselfFromItsFirstCallOn) {
     char byte = good ? 'y' : 'n';
     if (::write(ready[1], &byte, 1) != 1 || ::read(go[0], &byte, 1) != 1) ::_exit(2);
     const bool denied = w.call() == "default.b";
-    ::exit(good && denied ? 0 : 1);  // with its handlers: they remove the socket
+    ::exit(good && denied ? 0 : 1);  // runs exit handlers, which remove the socket
   }
   char byte = 0;
   ASSERT_EQ(::read(ready[0], &byte, 1), 1);
@@ -304,7 +306,7 @@ TEST(Inspect, AChildWithoutACallHasNeitherThreadNorSocket) {
 }
 #endif
 
-// All are asked at once, so that several processes that do not answer cost the time of one.
+// All processes are asked at once, so that several silent processes cost the time of one.
 TEST(Inspect, AProcessThatDoesNotAnswerIsListedAsSuch) {
   constexpr int kProcesses = 6;
   constexpr std::chrono::seconds kTimeout(1);
@@ -323,13 +325,13 @@ TEST(Inspect, AProcessThatDoesNotAnswerIsListedAsSuch) {
   for (const pid_t pid : stopped) {
     ::kill(pid, SIGSTOP);
     int status = 0;
-    // All threads of the child have stopped when this returns.
+    // waitpid returns after all threads of the child have stopped.
     ASSERT_EQ(::waitpid(pid, &status, WUNTRACED), pid);
     ASSERT_TRUE(WIFSTOPPED(status)) << status;
   }
   const auto start = std::chrono::steady_clock::now();
   const auto all = inspect_targets(kTimeout);
-  // One after the other would take kProcesses * kTimeout. The rest is for a busy machine.
+  // Asking one after the other would take kProcesses * kTimeout. The margin is for a busy machine.
   EXPECT_LT(std::chrono::steady_clock::now() - start, (kProcesses - 1) * kTimeout);
   for (const pid_t pid : stopped) {
     const auto found = std::ranges::find(all, pid, &InspectClient::Target::pid);
@@ -343,7 +345,7 @@ TEST(Inspect, AProcessThatDoesNotAnswerIsListedAsSuch) {
   }
 }
 
-// The test hangs where something waits for the pipe.
+// The test hangs if anything waits for the pipe.
 TEST(Inspect, VerboseLinesThatNobodyReadsStopNothing) {
   World w;
   w.call();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of live control: a runtime without any configuration, and its socket asked from inside of the process.
+// Helpers for tests of live control: a runtime without configuration, and requests to its socket
+// from the same process.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -31,7 +32,7 @@ struct InspectWorld {
         .add_kernel(b);
     runtime.apply(std::move(c)).or_throw();
   }
-  // The kernel that ran.
+  // Makes a call and returns the id of the kernel that ran.
   std::string call(int64_t hidden = 64, const std::string& tenant = "") {
     Options o;
     ResultRecord record;

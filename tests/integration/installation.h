@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A separate installation in a folder: the library in lib/, a program that prints what it used in bin/, plugins in
-// lib/yard/plugins. Nothing of the machine's installation, or of the build's, is used.
+// A separate installation in a folder: the library in lib/, a program that prints what it used in
+// bin/, plugins in lib/yard/plugins. It uses nothing from the machine's installation or from the
+// build.
 #pragma once
 
 #include <sys/wait.h>
@@ -10,7 +11,7 @@
 
 namespace yard::testing {
 
-// stdout of a program that ends well, started by a user; "failed" if it does not.
+// Runs the program and returns its stdout, or "failed" if it does not succeed.
 inline std::string output_of(const std::string& program,
                              const std::vector<std::string>& environment,
                              const std::function<bool()>& before = {}) {
@@ -44,7 +45,7 @@ struct Installation {
     plugins = fs::canonical(folder.path()).string() + "/" YARD_TEST_LIBDIR "/yard/plugins";
     fs::create_directories(plugins), fs::create_directories(folder.file("bin"));
     fs::copy_file(YARD_OUTSIDE_PROGRAM, program);
-    // A static library is in the program.
+    // There is no shared library to copy if the program links a static one.
     const fs::path shared = YARD_TEST_LIBRARY;
     if (!shared.empty()) fs::copy_file(shared, library / shared.filename());
   }

@@ -27,7 +27,7 @@ namespace {
 void note(uint64_t Counts::*what) noexcept {
   if (t_counting) ++(t_counts.*what);
 }
-// The next definition of a function, the C library's.
+// Returns the next definition of a function, which is the C library's.
 template <class F>
 F* next(F*& known, const char* name) noexcept {
   if (known == nullptr) known = reinterpret_cast<F*>(dlsym(RTLD_NEXT, name));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts uses of the C library by a program: memory, locks, system calls, clocks, the environment.
-// The functions are defined in the test program itself, where the library finds them first; not for
-// builds with a sanitizer, which owns them.
+// Counts a program's uses of the C library: memory, locks, system calls, clocks, the environment.
+// The test program defines the functions itself, so the library finds these first. This does not
+// work with a sanitizer, which defines them itself.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ inline void PrintTo(const Counts& c, std::ostream* to) {
       << " variables";
 }
 
-// Of this thread, while `f` runs.
+// Only uses by this thread are counted.
 void begin_counting() noexcept;
 Counts end_counting() noexcept;
 

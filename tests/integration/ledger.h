@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a stress test may expect: kernels with a version and a flag for removal, and for each
-// op a ledger of its changes.
+// Records what a stress test may observe: kernels with a version and a mark for destruction, and a
+// ledger of changes for each op.
 #pragma once
 
 #include <yard/plugin.h>
@@ -14,8 +14,8 @@ namespace yard::testing {
 
 inline constexpr int64_t kNone = -1;  // no kernel
 
-// One writer; any number of readers. A call may have run what any state between its start and its end
-// says: `done` as read before it up to `begun` as read after it.
+// One writer, any number of readers. A call may run what any state between its start and its end
+// says: from `done` as read before the call to `begun` as read after it.
 class Ledger {
  public:
   void begin(int64_t outcome) {
@@ -28,7 +28,8 @@ class Ledger {
   uint64_t before_call() const { return done_.load(); }
   bool allows(uint64_t from, int64_t result) const {
     const uint64_t to = begun_.load();
-    if (to - from >= kRing) return true;  // a call so long that its state is no longer known
+    // The call took so long that its first states are overwritten.
+    if (to - from >= kRing) return true;
     for (uint64_t i = from; i <= to; ++i)
       if (outcomes_[i % kRing].load() == result) return true;
     return false;
@@ -41,7 +42,7 @@ class Ledger {
   std::atomic<uint64_t> begun_{0}, done_{0};
 };
 
-// A kernel's `self`, and what its registration keeps alive. Poisons itself when it is let go.
+// The `self` of a kernel, owned by its registration. The destructor marks the object as dead.
 class Version {
  public:
   explicit Version(int64_t number) : number_(number) { ++g_living; }

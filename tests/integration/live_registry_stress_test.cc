@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Register, replace, remove kernels and change policy from some threads while others call in every way
-// there is. Every call must have run a kernel that some snapshot between its start and its end allowed,
-// nothing let go may be touched, and memory must stay bounded although one kernel never returns.
+// Some threads register, replace and remove kernels and change the policy, while others call in
+// every possible way. Every call must run a kernel that some snapshot between its start and its end
+// allowed, nothing may touch released objects, and memory must stay bounded although one kernel
+// never returns.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,7 +20,7 @@ namespace yard::testing {
 namespace {
 
 #if defined(YARD_UNDER_TSAN) || defined(YARD_UNDER_ASAN)
-constexpr bool kMayFork = false;  // sanitizers do not survive it while other threads allocate
+constexpr bool kMayFork = false;  // sanitizers do not survive a fork while other threads allocate
 #else
 constexpr bool kMayFork = true;
 #endif
@@ -48,7 +49,7 @@ class Stress : public ::testing::Test {
     c.add_backend(backend_of("test"));
     for (const char* op : {"live0", "live1", "chosen", "nested", "changing", "blocked", "scratch"})
       c.add_op(op_of((std::string(op) + "(out!: i64[n], x: i64[n])").c_str()));
-    // The policy thread chooses between these two.
+    // The policy thread switches between these two.
     for (int64_t i : {0, 1}) {
       auto v = std::make_shared<Version>(i);
       c.add_kernel(versioned("chosen", i == 0 ? "a" : "b", v), v);
@@ -69,7 +70,7 @@ class Stress : public ::testing::Test {
     blocked_.set({.blocks = true});
   }
 
-  // A kernel that registers and removes kernels, and now and then forks.
+  // Runs inside a kernel: registers and removes kernels, and sometimes forks.
   int32_t change_inside() {
     const std::string id = "k" + std::to_string(next_id_++ % 64);
     auto v = std::make_shared<Version>(0);
@@ -103,7 +104,7 @@ class Stress : public ::testing::Test {
     return YARD_OK;
   }
 
-  // Owns one op: its only kernel is replaced, removed, added.
+  // Replaces, removes and adds the only kernel of the writer's op.
   void write(int w) {
     std::mt19937 random(static_cast<unsigned>(w));
     bool there = false;
@@ -142,7 +143,7 @@ class Stress : public ::testing::Test {
     }
   }
 
-  // One call of op number `o`, in a way of its own; what ran.
+  // Calls op number `o` in one of eight ways, and returns what ran.
   int64_t call(int o, unsigned way, Pair& p, const OpOn<void(Out, In)>& typed,
                const Bound<Out, In>& bound) {
     Options options;
@@ -231,7 +232,7 @@ TEST_F(Stress, EveryCallRunsWhatWasAllowed) {
   }
   stop_ = true;
   for (size_t i = 1; i < threads.size(); ++i) threads[i].join();
-  EXPECT_EQ(blocked_.waiters(), 1);  // all this time
+  EXPECT_EQ(blocked_.waiters(), 1);  // the kernel is still blocked
   blocked_.release();
   threads[0].join();
   EXPECT_EQ(mismatches_, 0u);

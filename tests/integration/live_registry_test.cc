@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The registry from outside: what is registered is used by the next call, what is removed by none.
+// The registry from outside: the next call uses what is registered, and no call uses what is
+// removed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/bound.h>
@@ -16,7 +17,7 @@ using ::testing::HasSubstr;
 
 constexpr Op<void(Out, In, int)> copy{"copy"};
 
-// Which kernel a call runs; negative: the code of its failure.
+// Returns the kernel that a call runs, or the negative code of its failure.
 intptr_t ran(Runtime& runtime, std::string_view op = "copy") {
   Floats out(4), x(4);
   t_ran = 0;
@@ -77,7 +78,8 @@ TEST(Registry, ABatchIsAppliedCompletelyOrNotAtAll) {
   EXPECT_EQ(ran(bare.runtime), -static_cast<intptr_t>(Code::kNoKernel));
 }
 
-// Kernels of two ops are replaced together, repeatedly; no thread sees the new one and then the old.
+// Changes replace kernels of both ops together. No thread sees the new kernel of one op and then
+// the old kernel of the other.
 TEST(Registry, ABatchIsSeenCompletely) {
   Bare bare("first(out!: T[n], x: T[n])");
   Changes c;
@@ -203,7 +205,8 @@ TEST(Registry, CountsCallsAndFailures) {
   ASSERT_TRUE(bare.add(bad).ok());
   ASSERT_TRUE(bare.add(kernel_of("copy", "good", 2)).ok());
   for (int i = 0; i < 5; ++i) EXPECT_EQ(ran(bare.runtime), 2);
-  ASSERT_TRUE(bare.add(kernel_of("copy", "later", 3, 1)).ok());  // the others keep their counts
+  // The other kernels keep their counts.
+  ASSERT_TRUE(bare.add(kernel_of("copy", "later", 3, 1)).ok());
   const auto kernels = bare.runtime.list().find_op("copy")->kernels;
   EXPECT_EQ(kernels[0].failures, 5u);
   EXPECT_EQ(kernels[0].calls, 0u);
@@ -250,7 +253,7 @@ TEST(Registry, RuntimesAreIndependent) {
 TEST(Registry, ADestroyedRuntimeReleasesEverything) {
   auto keep = std::make_shared<int>(0);
   const std::weak_ptr<int> watch = keep;
-  Bare other;  // still there, with calls
+  Bare other;  // a second runtime that outlives the first
   ASSERT_TRUE(other.add(kernel_of("copy", "a", 1)).ok());
   {
     Bare bare;
@@ -266,7 +269,7 @@ TEST(Registry, ADestroyedRuntimeReleasesEverything) {
 
 int32_t accept(const yard_query_t*, yard_verdict_t*) { return YARD_OK; }
 
-// A kernel that reads n: every size is a class of its own.
+// A kernel that reads n, so that every size has its own class.
 yard_kernel_t by_size(const char* id) {
   static const char* const reads[] = {"n", nullptr};
   yard_kernel_t k = kernel_of("copy", id, 1);
