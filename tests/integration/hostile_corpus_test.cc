@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole corpus of hostile libraries and files. A file is refused with a message before any of its code runs. A
-// library is refused with a message, or the child process in which it is verified finds its fault or dies of it. The other
-// tests check how each is refused.
+// Runs the whole corpus of hostile libraries and files. A file is refused with a message before any
+// of its code runs. A library is refused with a message, or the child process that verifies it
+// finds the fault or dies of it. Other tests check the refusals one by one.
 #include <elf.h>
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -20,7 +20,7 @@
 namespace yard::testing {
 namespace {
 
-// All that tests/plugins builds to be refused.
+// Returns the plugins that tests/plugins builds to be refused.
 std::vector<std::string> hostile_plugins() {
   std::istringstream names(YARD_HOSTILE_PLUGINS);
   return {std::istream_iterator<std::string>(names), {}};
@@ -30,10 +30,10 @@ struct File {
   std::string what, bytes;
 };
 
-// Libraries that end by the alarm of the child.
+// These libraries run until the child's alarm ends them.
 bool hangs(const std::string& name) { return name.ends_with("_hang") || name.ends_with("_spin"); }
 
-// A good library cut at each boundary of its sections, and within its headers.
+// Cuts a good library at each boundary of its sections and within its headers.
 void add_cuts(const std::string& good, std::vector<File>& to) {
   Elf64_Ehdr header;
   std::memcpy(&header, good.data(), sizeof header);
@@ -62,7 +62,7 @@ std::vector<File> hostile_files() {
   return to;
 }
 
-// Words: a name of the catalogue, and something that a person can use.
+// Returns whether the message names a reason from the catalogue and is long enough to help.
 bool in_words(const Status& s) {
   return !s.ok() && s.message().find(" is refused: ") != std::string_view::npos &&
          s.message().size() > 40 && s.message().find("unknown:") == std::string_view::npos;
@@ -75,7 +75,7 @@ class Corpus : public ::testing::Test {
     s.plugins.state_directory = state_.path();
     return s;
   }
-  // Empty if verify finds nothing wrong with a plugin that is loaded.
+  // Returns what verify finds wrong with a loaded plugin, or an empty string.
   static std::string found_by_verify(const Runtime& runtime, const std::string& path) {
     VerifyOptions options;
     options.plugin = path, options.cases = 40;
@@ -85,7 +85,7 @@ class Corpus : public ::testing::Test {
       if (!k.failures.empty()) return k.failures[0].what;
     return {};
   }
-  // In a child: loads, verifies and unloads the library, and says what was wrong.
+  // Loads, verifies and unloads the library in a child, and returns what was wrong.
   std::string judge(const std::string& path) const {
     Runtime runtime(settings());
     const Status s = runtime.plugins().load(path);
@@ -94,7 +94,7 @@ class Corpus : public ::testing::Test {
     runtime.plugins().unload(runtime.plugins().list()[0].name).value().wait().ignore();
     return found;
   }
-  // What the child said, or "died" if it did not come to an end by itself.
+  // Returns the answer of the child, or "died" if the child did not exit normally.
   std::string judge_in_child(const std::string& path, unsigned seconds) const {
     int ends[2];
     EXPECT_EQ(::pipe(ends), 0);
@@ -113,7 +113,7 @@ class Corpus : public ::testing::Test {
     ::close(ends[1]);
     int status = 0;
     ::waitpid(child, &status, 0);
-    ::kill(-child, SIGKILL);  // what the library has started
+    ::kill(-child, SIGKILL);  // processes that the library started
     char text[4096];
     const ssize_t n = ::read(ends[0], text, sizeof text);
     ::close(ends[0]);
@@ -131,7 +131,8 @@ TEST_F(Corpus, EveryLibraryIsRefusedWithAMessageOrFailsInAChild) {
     died += found == "died";
     verified += found.starts_with("said: ") && found.find(" is refused: ") == found.npos;
   }
-  // Most are refused in words. Wrong results, exceptions and writes of kernels are what verify is for.
+  // Most libraries are refused with a message. Verify finds wrong results, exceptions and stray
+  // writes.
   EXPECT_GE(verified, 5u);
   EXPECT_LT(died, names.size() / 2);
   std::cout << died << " died, " << verified << " were found by verify\n";

@@ -51,7 +51,7 @@ class Modes : public ::testing::Test {
     const TensorView to(out.data(), DType::f32, {rows, 4}), x(data.data(), DType::f32, {rows, 4});
     return runtime().call("step", {to, x, {"by", by}}, o);
   }
-  // Which kernel a call runs; -1 for an error.
+  // Returns the kernel that a call runs, or -1 for an error.
   intptr_t ran(int64_t rows, const Options& o = {}, int64_t by = 0) {
     return call(rows, o, by).ok() ? t_ran : -1;
   }
@@ -63,7 +63,8 @@ class Modes : public ::testing::Test {
     o.mode_name = std::move(name);
     return o;
   }
-  // Below 10 rows b, below 20 c and then b, else no answer.
+  // Serves calls below 10 rows by b and below 20 rows by c, then b. There is no answer for other
+  // calls.
   static ModeProvider by_rows(std::atomic<int>* asked = nullptr) {
     ModeProvider p;
     p.reads = {"rows"};
@@ -150,7 +151,7 @@ TEST_F(Modes, StaticExplainsWhatIsNotMapped) {
   EXPECT_EQ(e.selected, "default.c");
   EXPECT_EQ(e.candidates[1].detail,
             "mode static serves default.c only, by static_kernel_map (rules.yaml:2)");
-  // A map names its kernel and does not hold it.
+  // A map names its kernel but does not keep it registered.
   ASSERT_TRUE(bare_.remove("step", "default.c").ok());
   EXPECT_THAT(call(4, in_mode("static")).to_string(),
               HasSubstr("static_kernel_map (rules.yaml:2), and it is not there"));
@@ -201,7 +202,7 @@ TEST_F(Modes, AStaticKernelThatFailsGoesOnInTheNextMode) {
   ResultRecord record;
   Options o = in_mode("static");
   o.result = &record;
-  t_code = YARD_DECLINED;  // from all but default.c
+  t_code = YARD_DECLINED;  // for all kernels but default.c
   const std::string map = "static_kernel_map: {step: default.b}\n";
   load(map).or_throw();
   EXPECT_EQ(ran(4, o), -1) << "off by default";
@@ -402,7 +403,7 @@ TEST_F(Modes, MayAnswerForACallSpec) {
   EXPECT_EQ(seen, "step(f32[7,4], by=0)@cpu");
   EXPECT_EQ(ran(7, in_mode("by_text")), 3);
   EXPECT_EQ(ran(8, in_mode("by_text")), 1);
-  // plan() first, and where it has no answer kernel().
+  // The runtime asks plan() first, and kernel() if plan() has no answer.
   ModeProvider both = p;
   both.reads = {"rows"};
   both.plan = [](const ModeCall& c) -> std::vector<std::string> {
@@ -496,7 +497,7 @@ TEST_F(Modes, InUseByTheFileCannotBeRemoved) {
   runtime().rules().remove_mode("by_rows").or_throw();
   EXPECT_EQ(ran(4, in_mode("by_rows")), -1);
   EXPECT_THAT(runtime().rules().remove_mode("by_rows").to_string(), HasSubstr("has added no mode"));
-  // Rules of before that name it do not come back.
+  // Earlier rules that name the mode cannot be rolled back to.
   EXPECT_THAT(runtime().rules().roll_back(1).to_string(), HasSubstr("no mode is called 'by_rows'"));
 }
 
@@ -508,7 +509,7 @@ TEST_F(Modes, ReleaseTheirProviderWhenTheyAreRemoved) {
   EXPECT_EQ(ran(4, in_mode("by_rows")), 2);
   EXPECT_GT(held.use_count(), 1);
   runtime().rules().remove_mode("by_rows").or_throw();
-  runtime().set_policy({}).or_throw();  // a change releases what is not in use
+  runtime().set_policy({}).or_throw();  // a change releases unused objects
   EXPECT_EQ(held.use_count(), 1);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels and functions that call themselves or each other without end: the call that nests too deep is an error that names
-// the op and the limit, whichever way the calls are made, and the thread goes on.
+// Kernels and functions that call themselves or each other without end. The call that nests too
+// deep returns an error that names the op and the limit, however it is made, and the thread
+// continues to work.
 #include <gtest/gtest.h>
 #include <yard/bound.h>
 #include <yard/config.h>
@@ -16,18 +17,18 @@ namespace yard::testing::nesting {
 namespace {
 
 #if defined(YARD_UNDER_ASAN) || defined(YARD_UNDER_TSAN)
-constexpr bool kLargeFrames = true;  // the stack may be full first
+constexpr bool kLargeFrames = true;  // the stack may be full before the limit
 #else
 constexpr bool kLargeFrames = false;
 #endif
 
 constexpr Op<void(Out, In, int)> copy{"copy"};
 
-// What the kernels "again" do; set for each test.
+// The code of the kernels "again", which each test sets.
 std::function<Status(plugin::Call, plugin::Tensor, plugin::Tensor)> g_again;
 int g_depth = 0, g_deepest = 0;
 uint64_t g_calls = 0;
-size_t g_frame = 0;  // bytes of stack that they use
+size_t g_frame = 0;  // bytes of stack that the kernels use
 enum class Reports { kMessage, kNothing, kOwn } g_reports = Reports::kMessage;
 
 [[gnu::noinline]] Status with_frame(size_t bytes, const std::function<Status()>& f) {
@@ -109,7 +110,7 @@ TEST_F(Nesting, IsBoundedInEveryFormOfCall) {
           expect_refused(s);
         EXPECT_LE(g_deepest, 1000);
         if (!kLargeFrames) {
-          EXPECT_GE(g_deepest, 900);  // each takes 8 KiB of stack at most
+          EXPECT_GE(g_deepest, 900);  // each level takes at most 8 KiB of stack
         }
       });
     }
@@ -127,7 +128,7 @@ TEST_F(Nesting, IsBoundedForOpsThatKernelsCallByTheHost) {
   on_stack_of(kStack, [&] { expect_refused(call()); });
 }
 
-// A frozen handle counts nothing; its calls are refused where the stack ends.
+// A frozen handle does not count its calls. They are refused near the end of the stack.
 TEST_F(Nesting, OfFrozenHandlesIsBoundedByTheStack) {
   std::optional<Frozen<Out, In, int>> frozen;
   frozen.emplace(freeze(copy.on(bare_.runtime), out_.view, x_.view).value());
@@ -141,7 +142,7 @@ TEST_F(Nesting, OfFrozenHandlesIsBoundedByTheStack) {
   }
 }
 
-// Kernels with large frames, and threads with small stacks.
+// Uses kernels with large frames and threads with small stacks.
 TEST_F(Nesting, LeavesRoomOnTheStack) {
   for (const size_t frame : {size_t{16} << 10, size_t{100} << 10}) {
     g_frame = frame;
@@ -156,7 +157,7 @@ TEST_F(Nesting, LeavesRoomOnTheStack) {
   on_stack_of(kLargeFrames ? 2 << 20 : 256 << 10, [&] { expect_refused(call()); });
 }
 
-// Kernels that try again after each refusal, and others that the runtime would try.
+// Kernels retry after each refusal, and the runtime would try other kernels.
 TEST_F(Nesting, EndsSoonWhateverKernelsDoAfterTheError) {
   bare_.add(plugin::Kernel::of<again>("copy", "again.too").backend("test").priority(50).d)
       .or_throw();
@@ -176,18 +177,18 @@ TEST_F(Nesting, LeavesTheThreadAsItWas) {
   bare_.add(kernel_of("copy", "plain", 7, 10)).or_throw();
   on_stack_of(kStack, [&] {
     expect_refused(call());
-    // Swallowed by the outermost kernel.
+    // The outermost kernel ignores the error.
     g_again = [this](auto&&...) {
       if (g_depth == 2) return call().ok() ? Status() : Status();
       return call();
     };
     EXPECT_TRUE(call().ok());
-    // A kernel that fails for a reason of its own: another serves the call.
+    // If a kernel fails for another reason, another kernel serves the call.
     g_again = [](auto&&...) { return Status(Code::kKernelFailed, "on its own"); };
     t_ran = 0;
     EXPECT_TRUE(call().ok());
     EXPECT_EQ(t_ran, 7);
-    // Deep, but not too deep.
+    // Deep nesting below the limit succeeds.
     g_again = [this](auto&&...) { return g_depth < 500 ? call() : Status(); };
     if (!kLargeFrames) {
       EXPECT_TRUE(call().ok());
@@ -242,7 +243,7 @@ TEST_F(NestingOfFunctions, IsBounded) {
   EXPECT_NE(refused().find("expected at most 20 on a thread"), std::string::npos);
   EXPECT_EQ(calls, 20);
   EXPECT_EQ(deeper(19), 0);
-  // It is no failure of the implementation.
+  // The refusal does not count as a failure of the implementation.
   EXPECT_EQ(provider("nesting/deeper", "again").failures, 0u);
 }
 

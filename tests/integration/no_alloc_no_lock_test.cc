@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hit allocates nothing, takes no lock, makes no system call, reads no clock and no environment. (One that is timed reads
-// the processor's counter, which is not seen here.)
+// A hit allocates nothing, takes no lock, makes no system call, and reads no clock and no
+// environment. Timed hits read the processor's counter, which these tests do not see.
 #include <gtest/gtest.h>
 #include <yard/c.h>
 #include <yard/yard.h>
@@ -18,7 +18,7 @@ namespace yard::testing {
 namespace {
 
 constexpr int kCalls = 1000;
-// With the thread's first call that is timed, which finds a seed for its random numbers.
+// Enough to include the thread's first timed call, which seeds its random numbers.
 constexpr int kWarm = 200;
 
 int32_t nothing(yard_call_t*, const yard_value_t*, uint32_t) { return YARD_OK; }
@@ -50,14 +50,15 @@ class Hits : public ::testing::Test {
   TensorView w_{memory_[2], DType::f32, {8}};
 };
 
-// About one call in 128 is timed and reads the clock twice; no other call does. `calls` may be nested in others.
+// About one call in 128 is timed and reads the clock twice. Other calls read no clock. Calls may be
+// nested.
 Counts without_samples(Counts c, uint64_t calls) {
   EXPECT_LE(c.clocks, calls / 10);
   c.clocks = 0;
   return c;
 }
 
-// Runs `call` until it is warm, and then counts.
+// Runs `call` until caches are warm, and then counts.
 template <class F>
 Counts counts_of(const F& call) {
   bool ok = true;
@@ -71,7 +72,7 @@ Counts counts_of(const F& call) {
 
 TEST_F(Hits, TheCounterCounts) {
   const Counts c = count([] {
-    int* volatile one = new int;  // volatile: else the compiler removes it
+    int* volatile one = new int;  // volatile, or the compiler removes the allocation
     delete one;
     void* volatile ten = std::malloc(10);
     std::free(ten);
@@ -88,7 +89,7 @@ TEST_F(Hits, TheCounterCounts) {
   EXPECT_GE(c.clocks, 1u);
 }
 
-// Arguments are copied into memory that the thread keeps.
+// Arguments are copied into memory that the thread reuses.
 TEST_F(Hits, OfAKernelWithTransforms) {
   using plugin::Param;
   static const plugin::Params params = {Param("out").layout("row-major"),
@@ -149,7 +150,7 @@ TEST_F(Hits, Packed) {
             Counts());
 }
 
-// Options that decide about the choice: the entry for them is found by comparing.
+// These options affect the selection. Their cache entry is found by comparing options.
 TEST_F(Hits, WithOptions) {
   Options deny, policy, labels, flags;
   deny.deny = {"default.unknown", "a name that is too long for a short string"};
@@ -159,7 +160,7 @@ TEST_F(Hits, WithOptions) {
   for (const Options* o : {&deny, &policy, &labels, &flags}) {
     const auto with = counted.with(*o);
     EXPECT_EQ(counts_of([&] { return with(out_, x_, w_, 1e-6f).ok(); }), Counts());
-    const Options equal = *o;  // which share what was made for the first
+    const Options equal = *o;  // equal options share the entry of the first
     const auto with_equal = counted.with(equal);
     const size_t overlays = Runtime::shared().stats(false).overlays;
     const Counts c = count([&] {
@@ -236,7 +237,7 @@ TEST_F(Hits, OnEveryThread) {
   EXPECT_EQ(c, Counts());
 }
 
-// A verifier that does not say what it reads makes long keys; they are made on the stack.
+// A verifier that does not declare what it reads makes long keys, which live on the stack.
 TEST_F(Hits, WithALongKey) {
   Bare bare("op(out!: T[*rows, d], x: T[*rows, d], xs: T[d][], name: string = \"s\")");
   yard_kernel_t k = kernel_of("op", "a", 1);
@@ -264,7 +265,7 @@ TEST_F(Hits, FromInsideAKernel) {
   EXPECT_EQ(counts_of([&] { return outer(out_, x_, w_).ok(); }), Counts());
 }
 
-// Workspace is the thread's own and is kept.
+// Workspace belongs to the thread and is reused.
 TEST_F(Hits, WithWorkspace) {
   Bare bare;
   yard_kernel_t k = kernel_of("copy", "a", 1);
@@ -276,7 +277,8 @@ TEST_F(Hits, WithWorkspace) {
   EXPECT_EQ(counts_of([&] { return on(out.view, x.view, 0).ok(); }), Counts());
 }
 
-// A fault that is over leaves nothing behind, once the calls after it have been counted for the share of failures.
+// A past fault leaves no cost behind once the calls after it have been counted for the share of
+// failures.
 TEST_F(Hits, AfterAFaultThatIsOver) {
   static std::atomic<bool> fails{false};
   for (const bool workspace : {false, true}) {
@@ -302,7 +304,7 @@ TEST_F(Hits, AfterAFaultThatIsOver) {
   }
 }
 
-// Rules come and go on another thread. Of the calls meanwhile only those that select take a lock or make a system call.
+// Another thread reloads rules. Only calls that select again take a lock or make a system call.
 TEST_F(Hits, WhileRulesAreReloaded) {
   Bare bare("step(out!: T[batch, n], x: T[batch, n])");
   for (const yard_kernel_t& k :
@@ -333,7 +335,7 @@ TEST_F(Hits, WhileRulesAreReloaded) {
       std::this_thread::sleep_for(milliseconds(30));
     }
   });
-  // The first calls of a thread make what it keeps.
+  // The first calls of a thread allocate memory that it reuses.
   for (int i = 0; i < 20 * kCalls; ++i) on(out_, x_).or_throw();
   const uint64_t first = reloads(), before = bare.runtime.stats(false).selections;
   uint64_t busy = 0;
@@ -359,7 +361,7 @@ TEST_F(Hits, WhileRulesAreReloaded) {
   EXPECT_LE(busy, bare.runtime.stats(false).selections - before);
 }
 
-// A canary that does not look at a call only counts it.
+// A canary only counts a call that it does not check.
 TEST_F(Hits, UnderACanaryForOtherCalls) {
   Bare bare;
   yard_kernel_t right = kernel_of("copy", "right", 1);

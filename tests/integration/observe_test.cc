@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verbose lines and traces of a runtime.
+// Tests verbose lines and traces of a runtime.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ struct Tensors {
   }
 };
 
-// What is written to standard error while it lives.
+// Captures standard error while the object lives.
 class Captured {
  public:
   Captured() : file_(std::tmpfile()), before_(::dup(STDERR_FILENO)) {
@@ -127,7 +127,7 @@ TEST(Verbose, PrintsFailuresAndFallbacks) {
   EXPECT_TRUE(f.runtime.explain(lines[0]).ok());
 }
 
-// The first failure of a kernel that calls have been hits of.
+// Earlier calls of the kernel were hits.
 TEST(Verbose, PrintsTheFailureOfAHit) {
   Failing f;
   Tensors t;
@@ -170,7 +170,7 @@ TEST(Verbose, LinesOfManyThreadsAreWhole) {
   for (const std::string& l : lines) ASSERT_THAT(l, StartsWith("yard,exec,rms_norm,"));
 }
 
-#if !defined(YARD_UNDER_TSAN)  // which does not follow forks
+#if !defined(YARD_UNDER_TSAN)  // it does not follow forks
 TEST(Verbose, AForkedChildPrintsItsOwnLines) {
   Runtime r;
   Tensors t;
@@ -212,7 +212,7 @@ TEST(Verbose, CanBeUsedWithARecording) {
   EXPECT_THAT(text.str(), StartsWith("# 1 calls, 1 distinct"));
 }
 
-// Events of a category.
+// Returns the events of a category.
 std::vector<json> of(const json& trace, const std::string& category) {
   std::vector<json> to;
   for (const json& e : trace.at("traceEvents"))
@@ -275,7 +275,7 @@ TEST(Trace, HasFailuresReloadsAndBreakers) {
   ASSERT_TRUE(t.call(f.runtime).ok());
   ASSERT_TRUE(f.runtime.rules().set(Config()).ok());
   ASSERT_TRUE(f.runtime.health().open("rms_norm", "vendor.bad", "by \"hand\"").ok());
-  // Listeners are called on threads of the runtime.
+  // Listeners run on threads of the runtime, so their events may come later.
   json trace;
   for (int i = 0; i < 500; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -313,7 +313,7 @@ TEST(Trace, IsBounded) {
   EXPECT_FALSE(r.recording().start_trace(0).ok());
 }
 
-#if !defined(YARD_UNDER_TSAN)  // which does not follow forks
+#if !defined(YARD_UNDER_TSAN)  // it does not follow forks
 TEST(Trace, AForkedChildAddsNothing) {
   Runtime r;
   Tensors t;

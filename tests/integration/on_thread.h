@@ -10,7 +10,7 @@
 
 namespace yard::testing {
 
-// Runs f on a thread with a stack of that size; 0: the usual one.
+// Runs f on a thread with a stack of `bytes`, or of the default size if 0.
 inline void on_stack_of(size_t bytes, const std::function<void()>& f) {
   pthread_attr_t attributes;
   ASSERT_EQ(pthread_attr_init(&attributes), 0);
@@ -29,7 +29,7 @@ inline void on_stack_of(size_t bytes, const std::function<void()>& f) {
   ASSERT_EQ(pthread_join(thread, nullptr), 0);
   pthread_attr_destroy(&attributes);
 }
-// The thread may end by pthread_exit.
+// The thread may end through pthread_exit.
 inline void on_thread(const std::function<void()>& f) { on_stack_of(0, f); }
 
 }  // namespace yard::testing

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options of one call, and the handling of kernels that fail.
+// Tests options of one call, and what happens when kernels fail.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ class OptionsOf : public ::testing::Test {
     r.kind = YARD_KIND_REFERENCE, r.flags = YARD_KERNEL_DETERMINISTIC | YARD_KERNEL_CAPTURE_SAFE;
     bare_.add(r).or_throw();
   }
-  // Which kernel runs; negative: the code of the failure.
+  // Returns the kernel that ran, or the negative code of the failure.
   intptr_t ran(const Options& o = {}) {
     t_ran = 0;
     last_ = copy.on(bare_.runtime).with(o)(out_.view, x_.view, 0);
@@ -56,7 +56,7 @@ TEST_F(OptionsOf, Deny) {
   EXPECT_EQ(ran(o), fails(Code::kNoKernel));
   o.deny = {""};
   EXPECT_EQ(ran(o), fails(Code::kInvalidArgument));
-  // One pattern with a newline is not two patterns.
+  // A newline does not split a pattern in two.
   o.deny = {"a", "b"};
   EXPECT_EQ(ran(o), 3);
   o.deny = {"a\ndeny b"};
@@ -160,7 +160,7 @@ TEST_F(OptionsOf, TheResultHasTheWholeIdOfTheKernel) {
 
 // ---- Many policies ----
 
-// Ten thousand policies, each with a plan of its own: the table forgets, and so does memory.
+// Ten thousand policies with a plan each. Old entries are dropped, so memory stays bounded.
 TEST_F(OptionsOf, OverlaysAreBounded) {
   size_t most_retired = 0, most_overlays = 0;
   for (int i = 0; i < 10000; ++i) {
@@ -210,7 +210,7 @@ TEST_F(Failures, TheClassDecidesWhatFollows) {
     EXPECT_EQ(with.ok(), c.next);
     EXPECT_EQ(plain.ok(), c.next);
     EXPECT_EQ(r.attempts, c.next ? 2 : 1);
-    // The host cannot be lost.
+    // The host device cannot be lost, so this counts as a fault.
     EXPECT_EQ(r.fallback_from, c.code == YARD_DEVICE_LOST ? YARD_FAULT : c.code);
     if (c.next) {
       EXPECT_EQ(t_ran, 2);
@@ -224,8 +224,8 @@ TEST_F(Failures, TheClassDecidesWhatFollows) {
   }
 }
 
-// A kernel that has left its message may call ops before it returns; whatever becomes of those calls, the message
-// is its own. So are the messages of calls that the caller has had before.
+// A kernel that has written its message may call ops before it returns. Its message survives
+// whatever those calls do, and so do the messages of the caller's earlier calls.
 TEST_F(Failures, NestedCallsDoNotOverwriteTheMessage) {
   Changes more;
   fault::FaultKernel inner({.op = "inner", .id = "fault.inner", .backend = "test"});
@@ -238,7 +238,7 @@ TEST_F(Failures, NestedCallsDoNotOverwriteTheMessage) {
   const auto outer = copy.on(bare_.runtime), in = inner_op.on(bare_.runtime);
   const auto bound = bind(outer, out_.view, x_.view).value();
   const auto bound_in = bind(in, out_.view, x_.view).value();
-  // Both have run well before: then calls go the shortest way.
+  // Both kernels have succeeded before, so calls take the shortest path.
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(outer(out_.view, x_.view, 0).ok() && in(out_.view, x_.view, 0).ok());
     ASSERT_TRUE(bound(0).ok() && bound_in(0).ok());
@@ -309,8 +309,8 @@ TEST_F(Failures, AllThatFailedAreNamed) {
   EXPECT_THAT(s.to_string(), HasSubstr("second"));
 }
 
-// When the output is the input a failed kernel may have changed it: no other is tried, unless the
-// kernel promises to fail before it writes.
+// If the output is the input, a failed kernel may have changed it. No other kernel is tried, unless
+// the kernel promises to fail before it writes.
 TEST_F(Failures, ChangedInputsAreNotRetried) {
   kernel_.set({.after_writing = true, .code = YARD_FAULT});
   const auto on = copy.on(bare_.runtime);

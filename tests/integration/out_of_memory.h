@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of what happens without memory: every allocation fails once, alone and with all later ones.
+// The fixture for tests without memory: every allocation fails once, alone and together with all
+// later ones.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -45,7 +46,8 @@ class OutOfMemory : public ::testing::Test {
   Status call() { return copy.on(bare_.runtime)(out_.view, x_.view, 0); }
   Status call_by_name() { return bare_.runtime.call("copy", {out_.view, x_.view}); }
 
-  // Calls `boundary` while allocation n fails, for n = 0, 1, ... until it makes fewer.
+  // Calls `boundary` while allocation n fails, for n = 0, 1, ..., until `boundary` makes no more
+  // than n.
   void fail(
       const std::function<Status()>& boundary, const std::function<void()>& prepare = [] {},
       Next next = next_one) {
@@ -70,7 +72,8 @@ class OutOfMemory : public ::testing::Test {
     }
   }
 
-  // The same in a child, from before the fork on: also what the child does to begin again fails.
+  // Does the same in a child. Allocations already fail during the fork, so those of the child's
+  // restart fail, too.
   void fail_in_child(const std::function<Status()>& boundary, Next next = next_one) {
     for (const auto which : kEach) {
       bool failed = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Without memory a C function returns YARD_TRANSIENT or NULL and says "out_of_memory".
+// Without memory a C function returns YARD_TRANSIENT or NULL, and its message says "out_of_memory".
 #include <yard/c.h>
 
 #include <cstring>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A background task that runs out of memory logs a text and goes on.
+// A background task that runs out of memory logs a message and goes on.
 #include <fcntl.h>
 #include <yard/inspect.h>
 #include <yard/verify.h>
@@ -15,7 +15,8 @@ namespace {
 
 class OutOfMemoryInTasks : public OutOfMemory {
  protected:
-  // Lets each allocation of other threads fail while `work` runs, as long as it makes one.
+  // Fails allocation n of other threads while `work` runs, for growing n below `most`, until no
+  // allocation fails.
   void fail_others(const std::function<void()>& work, uint64_t most, Next next = next_one) {
     for (const auto which : kEach) {
       bool failed = true;
@@ -78,7 +79,7 @@ TEST_F(OutOfMemoryInTasks, VerboseLinesAreWrittenLater) {
   };
   const Status on = runtime().recording().set_verbose(1);
   fail_others(work, 40);
-  // Also where a call has no memory for its line.
+  // A call also succeeds if it has no memory for its verbose line.
   for (const auto which : kEach)
     for (uint64_t n = 0; n < 20; ++n) {
       FailingAllocations failing(n, which);
@@ -122,7 +123,7 @@ TEST_F(OutOfMemoryInTasks, CanaryChecksGoOn) {
   };
   fail_others(work, 100);
   EXPECT_TRUE(base::eventually([&] {
-    for (int i = 0; i < 64; ++i) work();  // as many as are remembered
+    for (int i = 0; i < 64; ++i) work();  // as many as the runtime remembers
     return dumps() > 0;
   }));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Without memory a change or a call returns out_of_memory, throws nothing, and leaves a state that works.
+// Without memory a change or a call returns out_of_memory, throws nothing, and leaves a working
+// state.
 #include <yard/bound.h>
 #include <yard/policy.h>
 #include <yard/verify.h>
@@ -10,7 +11,7 @@
 namespace yard::testing {
 namespace {
 
-// The first test, because the shared runtime is made once in a process.
+// This must be the first test, because a process makes its shared runtime only once.
 TEST_F(OutOfMemory, TheSharedRuntimeIsMadeByALaterCall) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer's allocator does not survive a fork";
   const TensorView out(out_.data.data(), DType::f32, {1, 4}), x(x_.data.data(), DType::f32, {1, 4});
@@ -39,7 +40,7 @@ TEST_F(OutOfMemory, AChangeOfThePolicyIsRefused) {
 TEST_F(OutOfMemory, ACallOfAnotherShapeIsRefused) {
   Options o;
   o.labels["tenant"] = "blue";
-  const auto forget = [&] { runtime().set_policy({}).or_throw(); };  // so that there is no plan
+  const auto forget = [&] { runtime().set_policy({}).or_throw(); };  // drops all plans
   fail([&] { return copy.on(runtime()).with(o)(out_.view, x_.view, 0); }, forget);
   fail([&] { return call(); }, forget);
   fail([&] { return call_by_name(); }, forget);
@@ -84,7 +85,7 @@ TEST_F(OutOfMemory, AnInstanceIsRefused) {
   fail([&] { return made.load({{"weight", x_.view}}); });
 }
 
-// A report that cannot be made throws std::bad_alloc, which leaves no lock behind.
+// A report without memory throws std::bad_alloc and leaves no lock held.
 TEST_F(OutOfMemory, ReportsCanBeMadeLater) {
   Config config;
   config.canary = {{.op = "copy", .check = CanaryRule::Check::kFinite}};
@@ -157,7 +158,7 @@ TEST_F(OutOfMemory, LoadingAPluginIsRefused) {
   Plugins plugins = runtime().plugins();
   const auto load = [&] {
     Status s = plugins.load(path);
-    // The dynamic linker has errors of its own.
+    // The dynamic linker reports its own errors.
     const bool by_linker = s.message().find("cannot_open") != s.message().npos;
     return by_linker ? Status::out_of_memory() : std::move(s);
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that tests run in a separate environment: makes a call and prints what it used.
+// A program that tests run in a separate environment. It makes a call and prints what it used.
 #include <sys/auxv.h>
 #include <yard/yard.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A backend's own environment variable switches its kernels.
+// The environment variable of a backend switches its kernels.
 #include <stdlib.h>
 
 #include "testing.h"
@@ -16,7 +16,8 @@ class OwnSwitch : public ::testing::Test {
   static void clean() {
     for (const char* v : {"OS_SWITCH", "YARD_BACKEND_OS_FAST"}) ::unsetenv(v);
   }
-  // A runtime that reads the environment, with kernel 1 of a backend with a variable and kernel 2 of one without.
+  // Makes a runtime with kernel 1 of a backend with a variable and kernel 2 of a backend without
+  // one. It may read the environment.
   static std::unique_ptr<Runtime> make(bool environment = true, int32_t enable = YARD_ENABLE_AUTO) {
     auto r = std::make_unique<Runtime>(RuntimeSettings{false, 64, environment});
     Changes c;
@@ -41,7 +42,7 @@ TEST_F(OwnSwitch, SwitchesKernelsOffAndOnAgain) {
   auto r = make();
   EXPECT_EQ(runs(*r), 1);
   ::setenv("OS_SWITCH", "off", 1);
-  EXPECT_EQ(runs(*r), 1);  // not yet read again
+  EXPECT_EQ(runs(*r), 1);  // the variable is not read again yet
   r->rules().reload_environment().or_throw();
   EXPECT_EQ(runs(*r), 2);
   ::setenv("OS_SWITCH", "auto", 1);
@@ -79,7 +80,7 @@ TEST_F(OwnSwitch, AnInvalidValueIsAProblemAndChangesNothing) {
   const auto problems = r->problems();
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_NE(problems[0].message.find("expected on, off or auto"), std::string::npos);
-  // Both variables of a backend are refused in the same way.
+  // A bad value is refused in the same way for both variables of a backend.
   for (const char* variable : {"OS_SWITCH", "YARD_BACKEND_OS_FAST"}) {
     clean();
     r->rules().reload_environment().or_throw();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// LayerZero's cache key leaves out what the choice depends on. Here each of these, changed alone after the other
-// choice is in the cache, gives the kernel that a fresh selection gives. Determinism is in peers_dispatch_test.cc.
+// LayerZero's cache key leaves out inputs of the selection. Each test changes one of these inputs
+// while the other choice is cached, and expects the kernel that a fresh selection gives. For
+// determinism see peers_dispatch_test.cc.
 #include <gtest/gtest.h>
 #include <yard/policy.h>
 
@@ -54,7 +55,7 @@ class CacheKeyOmits : public ::testing::Test {
     EXPECT_TRUE(s.ok()) << s.to_string();
     return t_ran;
   }
-  // The first is in the cache when the second comes, and the other way round.
+  // Each call comes while the other one is in the cache.
   void differ(const Call& a, intptr_t for_a, const Call& b, intptr_t for_b) {
     for (int i = 0; i < 3; ++i) {
       EXPECT_EQ(ran(a), for_a);

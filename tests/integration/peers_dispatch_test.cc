@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Known defects of LayerZero's dispatch, and of vllm-plugin-FL's failure tracking and fork handling: a test for each
-// shows that it does not exist here. Those of reloading are in reload_test.cc.
+// Known defects of LayerZero's dispatch and of vllm-plugin-FL's failure tracking and fork handling.
+// Each has a test which shows that it does not exist here. For defects of reloading see
+// reload_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -37,7 +38,7 @@ class KnownDefects : public ::testing::Test {
   }
   ~KnownDefects() override { EXPECT_TRUE(bare_.runtime.reset().ok()); }
 
-  // Which kernel served: 1, 2 or 3; negative: the code of the failure.
+  // Returns the kernel that served the call (1, 2 or 3), or the negative code of the failure.
   intptr_t ran(int64_t seq_len = 8, const Options& o = {}) {
     std::vector<float> to(static_cast<size_t>(2 * seq_len), -1), from(to.size());
     t_ran = 0;
@@ -74,7 +75,7 @@ class KnownDefects : public ::testing::Test {
 // ---- Modes, rules and the cache ----
 
 TEST_F(KnownDefects, ANonDeterministicKernelAnswersADeterministicRequest) {
-  EXPECT_EQ(ran(), 1);  // now in the cache
+  EXPECT_EQ(ran(), 1);  // now cached
   Options o;
   o.deterministic = true;
   EXPECT_EQ(ran(8, o), 3);
@@ -85,9 +86,10 @@ TEST_F(KnownDefects, ANonDeterministicKernelAnswersADeterministicRequest) {
 
 TEST_F(KnownDefects, MvccIsOneVersionUnderALock) {
   first_.set({.blocks = true});
-  std::thread caller([&] { EXPECT_EQ(ran(), 1); });  // goes on under the version it began with
+  // Continues under the version that it started with.
+  std::thread caller([&] { EXPECT_EQ(ran(), 1); });
   ASSERT_TRUE(first_.wait_for_waiters(1, milliseconds(20000)));
-  rules("kernel_denies: [fault.first]\n");  // does not wait for it
+  rules("kernel_denies: [fault.first]\n");  // does not wait for the call
   EXPECT_EQ(ran(), 2);
   first_.release();
   caller.join();
@@ -109,7 +111,8 @@ TEST_F(KnownDefects, ASelectionThatStraddlesAnInvalidationIsStoredAsFresh) {
   ASSERT_TRUE(soon([] { return asked.load() > 0; }));
   Policy p;
   p.deny_kernels = {"slow"};
-  // In force while the selection is still asking: no change waits for one.
+  // The policy takes effect while the selection still asks the verifier, because changes do not
+  // wait for selections.
   const uint64_t before = bare_.runtime.stats(false).generation;
   std::thread change([&] { EXPECT_TRUE(bare_.runtime.set_policy(p).ok()); });
   EXPECT_TRUE(soon([&] { return bare_.runtime.stats(false).generation > before; }));
@@ -117,7 +120,7 @@ TEST_F(KnownDefects, ASelectionThatStraddlesAnInvalidationIsStoredAsFresh) {
   go = true;
   change.join();
   caller.join();
-  EXPECT_TRUE(first == 9 || first == 1) << first;  // as it began, or again
+  EXPECT_TRUE(first == 9 || first == 1) << first;  // the original selection or a new one
   for (int i = 0; i < 10; ++i) EXPECT_EQ(ran(), 1);
 }
 
@@ -163,7 +166,7 @@ TEST_F(KnownDefects, NotInSeqLenAndDeviceConditionsNeverMatch) {
   }
 }
 
-// Of an op whose dimension is called otherwise.
+// The dimension of this op has another name.
 TEST(KnownDefectsOfNames, SeqLenConditionsNeverMatch) {
   Bare bare("attend(out!: T[batch, q_len], x: T[batch, q_len])");
   ASSERT_TRUE(bare.add(kernel_of("attend", "first", 1, 2)).ok());
@@ -254,7 +257,7 @@ TEST_F(KnownDefects, LookingAtFallbacksChangesBreakerState) {
   for (int i = 0; i < 2; ++i) EXPECT_EQ(ran(), 2);
   ASSERT_TRUE(soon([&] { return !health_of("fault.first").open.empty(); }));
   const auto report = [&] { return bare_.runtime.health().report().breakers; };
-  // Half-open by now; a report admits no call and decides nothing.
+  // The breaker is half-open now. Reports admit no call and decide nothing.
   ASSERT_TRUE(soon([&] { return report().half_opened > 0; }));
   const uint64_t calls = first_.calls();
   for (int i = 0; i < 100; ++i) {
@@ -277,7 +280,7 @@ TEST_F(KnownDefects, HalfOpenAdmitsEveryone) {
   rules("settings: {breaker: {cooldown: 2s, failure_threshold: 2}}\n");
   first_.set({.code = YARD_FAULT});
   for (int i = 0; i < 2; ++i) EXPECT_EQ(ran(), 2);
-  ASSERT_TRUE(soon([&] {  // in force, not only decided
+  ASSERT_TRUE(soon([&] {  // until calls see the open breaker
     return bare_.runtime.resolve("attend(f32[2,8])@cpu").value().kernel == "second";
   }));
   first_.set({.blocks = true});
@@ -290,7 +293,7 @@ TEST_F(KnownDefects, HalfOpenAdmitsEveryone) {
     });
   ASSERT_TRUE(first_.wait_for_waiters(1, milliseconds(20000)));
   std::this_thread::sleep_for(milliseconds(100));
-  EXPECT_EQ(first_.calls(), before + 1);  // the others went elsewhere
+  EXPECT_EQ(first_.calls(), before + 1);  // the other calls ran the second kernel
   first_.set({.rate = 0});
   stop = true;
   first_.release();
@@ -307,7 +310,7 @@ TEST_F(KnownDefects, AFailureOnOneShapeDisablesTheKernelForAll) {
 // ---- Fork ----
 
 TEST_F(KnownDefects, TheForkHandlerTakesALockAndTheChildCanDeadlock) {
-  // A thread selects, and other threads wait for its plan, at the moment of the fork.
+  // At the moment of the fork one thread selects and other threads wait for its plan.
   static std::atomic<bool> inside{false}, go{false};
   inside = go = false;
   yard_kernel_t slow = kernel_of("attend", "slow", 9, 400);
@@ -348,11 +351,11 @@ TEST_F(KnownDefects, NoForkHandling) {
   ASSERT_GE(child, 0);
   if (child == 0) {
     alarm(30);
-    // Rules and kernels stay; breakers, counts and threads restart, and work.
+    // Rules and kernels survive in the child. Breakers, counts and threads start again and work.
     bool ok =
         bare_.runtime.stats(false).selections == 0 && bare_.runtime.rules().history().size() == 1;
     const uint64_t before = first_.calls();
-    ok = ok && ran() == 2 && first_.calls() == before + 1;  // it is tried again
+    ok = ok && ran() == 2 && first_.calls() == before + 1;  // the first kernel is tried again
     ok = ok && ran() == 2 && soon([&] { return !health_of("fault.first").open.empty(); });
     _exit(ok ? 0 : 1);
   }

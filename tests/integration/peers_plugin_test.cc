@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Defects that op plugins of other systems have, each with a test that it does not exist here.
+// Defects of op plugins in other systems, each with a test that it does not exist here.
 #include <gmock/gmock.h>
 
 #include <thread>
@@ -22,14 +22,16 @@ TEST(PeersPlugin, VersionFieldIsNeverChecked) {
               HasSubstr("ABI 7"));
 }
 
-// "Fixed 256 x 256-byte arrays, misaligned pointers": counts have no limit; a name has one, 128 characters, and what
-// is longer is refused in words and never cut or written past an end, as is what is misaligned.
+// "Fixed 256 x 256-byte arrays, misaligned pointers": counts are unlimited. A name may have 128
+// characters, and a longer name is refused with a message rather than cut or written past an end.
+// Misaligned pointers are refused as well.
 TEST(PeersPlugin, FixedArraysAndMisalignedPointers) {
   Folder folder;
   Runtime runtime(alone());
   EXPECT_THAT(runtime.plugins().load(folder.put("query_misaligned")).to_string(),
               HasSubstr("not aligned"));
-  // More than 256 kernels, of ids as long as they may be; and one that is a character too long.
+  // Use more than 256 kernels with ids of the maximum length, and then an id that is one character
+  // too long.
   yard_plugin_t plugin{};
   yard_backend_t backend{};
   backend.size = sizeof backend, backend.name = "many";
@@ -63,8 +65,8 @@ TEST(PeersPlugin, FixedArraysAndMisalignedPointers) {
   }
 }
 
-// "C++ vtables, shared_ptr, std::string across the boundary": a plugin in C, with its own idea of the
-// structs' sizes, works.
+// "C++ vtables, shared_ptr, std::string across the boundary": a plugin in C with other sizes of the
+// structs works.
 TEST(PeersPlugin, CppTypesCrossTheBoundary) {
   Folder folder;
   folder.put("old_layout"), folder.put("new_layout");
@@ -73,8 +75,9 @@ TEST(PeersPlugin, CppTypesCrossTheBoundary) {
   EXPECT_EQ(ask(runtime, "new"), 43);
 }
 
-// "The documented search path does not exist": each documented place is searched, in that order. The fourth is where
-// an installation has them, found from the library: a program of its own stands in for one that is installed.
+// "The documented search path does not exist": each documented place is searched in that order. The
+// fourth place is found relative to an installed library, so a separate program stands in for an
+// installation.
 TEST(PeersPlugin, DocumentedSearchPathDoesNotExist) {
   Folder in_code, named, path;
   in_code.put("new_layout"), named.put("answer"), path.put("answer_v2"), path.put("old_layout");
@@ -130,7 +133,7 @@ TEST(PeersPlugin, LoadingTwiceAborts) {
   EXPECT_EQ(ask(runtime), 1);
 }
 
-// "No rollback": a plugin whose second part is wrong leaves nothing of its first.
+// "No rollback": if the second part of a plugin is wrong, nothing of the first part stays.
 TEST(PeersPlugin, NoRollback) {
   Folder folder;
   Runtime runtime(alone());
@@ -155,8 +158,9 @@ TEST(PeersPlugin, DlerrorTextIsLost) {
   EXPECT_THAT(said, ::testing::Not(HasSubstr("/proc/self/fd")));
 }
 
-// "Factories leak": what is loaded, makes state and is taken out a hundred times leaves neither state nor memory
-// mapped nor files open; each that was made was ended by the one that made it, before its library went.
+// "Factories leak": a hundred rounds of load, make state and unload leave no state, no mapped
+// memory and no open files. Each state is destroyed by the kernel that made it before its library
+// closes.
 TEST(PeersPlugin, FactoriesLeak) {
   Folder folder;
   folder.put("stateful");
@@ -201,9 +205,9 @@ TEST(PeersPlugin, DlcloseWhileOpsLive) {
   std::optional frozen = freeze(answer, vo, vx).value();
   const Ticket ticket = runtime.plugins().unload("answer").value();
   EXPECT_FALSE(ticket.done());
-  EXPECT_TRUE((*frozen)(vo, vx).ok());  // frozen handles pin
+  EXPECT_TRUE((*frozen)(vo, vx).ok());  // frozen handles keep their plugin open
   EXPECT_EQ(out, 1);
-  EXPECT_FALSE(bound().ok());  // bound ones find another kernel or report that there is none
+  EXPECT_FALSE(bound().ok());  // bound handles find another kernel, or report that there is none
   frozen.reset();
   EXPECT_TRUE(ticket.wait(std::chrono::seconds(10)).ok());
   EXPECT_EQ(info_of(runtime, "answer").state, PluginState::kUnloaded);
@@ -212,7 +216,7 @@ TEST(PeersPlugin, DlcloseWhileOpsLive) {
   runtime.plugins().unload("answer").value().wait().or_throw();
 }
 
-// File systems give the number of a removed file to the next one.
+// File systems reuse the inode number of a removed file for the next one.
 TEST(PeersPlugin, AFileWithTheNumberOfARemovedOneIsANewPlugin) {
   Runtime runtime(alone({}));
   for (int i = 0; i < 8; ++i) {
@@ -223,8 +227,8 @@ TEST(PeersPlugin, AFileWithTheNumberOfARemovedOneIsANewPlugin) {
   }
 }
 
-// "The same op on two devices gets two ids": an op is its name and schema; kernels of several backends and devices
-// share it, and the device of a call decides between them.
+// "The same op on two devices gets two ids": a name and a schema identify an op. Kernels of several
+// backends and devices share the op, and the device of a call decides between them.
 TEST(PeersPlugin, SameOpOnTwoDevicesGetsTwoIds) {
   Folder folder;
   folder.put("answer"), folder.put("other_device");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A test for each known defect of dispatchers with similar policies. (Failure tracking and fork have separate tests.)
+// Each known defect of dispatchers with similar policies has a test. Failure tracking and fork have
+// separate tests.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/policy.h>
@@ -123,7 +124,7 @@ TEST_F(KnownDefects, AKernelRegisteredAfterFirstUseIsInvisible) {
   EXPECT_EQ(ran(8), 2);
 }
 
-// A kernel that changes its in-place argument and then fails.
+// Changes its in-place argument and then fails.
 int32_t half_done(yard_call_t* call, const yard_value_t* a, uint32_t) {
   static_cast<float*>(a[0].u.tensor->data)[0] += 1;
   return plugin::Call(call).fail(YARD_TRANSIENT, "half done");
@@ -144,7 +145,7 @@ TEST_F(KnownDefects, FallbackRerunsInPlaceOpsOnChangedInputs) {
   const Status s = bump.on(other.runtime)(x, 1);
   EXPECT_FALSE(s.ok());
   EXPECT_THAT(s.to_string(), HasSubstr("half done"));
-  EXPECT_EQ(x_[0], 1);  // once, not twice
+  EXPECT_EQ(x_[0], 1);  // changed once, not twice
 }
 
 TEST_F(KnownDefects, AnUnknownTokenMatchesNothingUntilTheCallFails) {

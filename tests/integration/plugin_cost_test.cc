@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost of plugins compared with a bare dlopen of the same file in the same run.
+// Compares the cost of plugins with a bare dlopen of the same file in the same run.
 #include <dlfcn.h>
 #include <time.h>
 
@@ -21,7 +21,7 @@ double microseconds(const F& f) {
       .count();
 }
 
-// Of this thread's own time, so that other work on the machine does not count.
+// Measures the CPU time of this thread, so that other work on the machine does not count.
 template <class F>
 double cpu_microseconds(const F& f) {
   const auto now = [] {
@@ -34,7 +34,7 @@ double cpu_microseconds(const F& f) {
   return now() - start;
 }
 
-// The best of several: other programs of a busy machine are not what is measured.
+// Returns the best of several rounds, to leave out other programs of a busy machine.
 template <class F>
 double best_of(int rounds, const F& f) {
   double best = 1e12;
@@ -42,7 +42,7 @@ double best_of(int rounds, const F& f) {
   return best;
 }
 
-// Opening and closing the library with no check at all.
+// Returns the time to open and close the library without any check.
 double bare_open(const std::string& path) {
   return best_of(20, [&] {
     return microseconds([&] {
@@ -71,7 +71,7 @@ TEST(PluginCost, ReadingAManifestTakesNoLongerThanABareOpen) {
   RuntimeSettings settings = alone();
   settings.builtin_backends = false;
   Runtime runtime(settings);
-  // A search through one file: opens it, reads and checks its manifest.
+  // A search through one file opens it, and reads and checks its manifest.
   const double us = best_of(20, [&] {
     runtime.plugins().discover({path}).or_throw();
     runtime.plugins().forget("answer").or_throw();
@@ -82,7 +82,7 @@ TEST(PluginCost, ReadingAManifestTakesNoLongerThanABareOpen) {
   EXPECT_LE(us, 2 * bare);
 }
 
-// A hundred plugins with ten kernels each, all of other names.
+// Writes a hundred plugins with ten kernels each, all with different names.
 void put_hundred(const Folder& folder) {
   const std::string one = read_file(built_plugin("ten_kernels"));
   for (int i = 0; i < 100; ++i) {
@@ -116,7 +116,8 @@ TEST(PluginCost, AHundredPluginsAreFoundWithoutBeingOpened) {
   const double without = start(alone()), with = start(alone({folder.path()}));
   std::printf("start: %.2f ms, with 100 plugins of 10 kernels: %.2f ms, %.1f times\n",
               without / 1000, with / 1000, with / without);
-  EXPECT_LE(with, 40 * without);  // a load takes about half a bare start: all of them took more
+  // A load takes about half a bare start, so loading all plugins would take longer than this.
+  EXPECT_LE(with, 40 * without);
   Runtime runtime(alone({folder.path()}));
   size_t found = 0;
   for (const PluginInfo& p : runtime.plugins().list()) found += p.state == PluginState::kFound;

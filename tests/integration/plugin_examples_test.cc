@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plugins of examples/plugins: loaded from their files, called, verified and unloaded.
+// The plugins of examples/plugins are loaded from their files, called, verified and unloaded.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/bound.h>
@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
 
-// A runtime that knows one of the plugins, by its file.
+// A runtime that knows one of the plugins by its file.
 class Example : public ::testing::Test {
  protected:
   explicit Example(const char* name, const char* op)
@@ -38,7 +38,7 @@ class Example : public ::testing::Test {
                       << c.what;
     }
   }
-  // Nothing the build put into it keeps it in the process.
+  // Unloads the plugin. Nothing that the build linked into it keeps it in the process.
   void unload_it() {
     runtime_.plugins().load(name_).or_throw();
     runtime_.plugins().unload(name_).value().wait().or_throw();
@@ -61,7 +61,7 @@ TEST_F(CExample, Computes) {
   std::vector<float> x = {1, -2, 0, -0.5f}, out(4);
   runtime_.call("leaky_relu", {view(out, {2, 2}), view(x, {2, 2}), 0.25f}).or_throw();
   EXPECT_THAT(out, ElementsAre(1, -0.5f, 0, -0.125f));
-  // Every second element: only the reference takes it.
+  // Only the reference kernel takes every second element.
   const TensorView apart(x.data(), DType::f32, {2}, {2});
   runtime_.call("leaky_relu", {TensorView(out.data(), DType::f32, {2}, {2}), apart, 3.0f})
       .or_throw();
@@ -140,7 +140,7 @@ class SwaSink : public Example {
          view(v_, {kBatch, kKeys, kShared, kValues})},
         options);
   }
-  // Written the other way round: every key is asked whether a query sees it.
+  // Computes the result in the other direction: every key is asked whether a query sees it.
   float expected(int64_t b, int64_t s, int64_t h, int64_t d, int64_t window, bool sinks) const {
     const int64_t shared = h * kShared / kHeads, at = s + kKeys - kQueries;
     double sum = sinks ? std::exp(double{sinks_[size_t(h)]}) : 0, value = 0;
@@ -186,7 +186,8 @@ TEST_F(SwaSink, BothKernelsSeeTheWindowAndTheSinks) {
 }
 
 TEST_F(SwaSink, MatchesPrecomputedValues) {
-  // One query, two keys with equal scores: each has half; a sink as high as they are takes a third.
+  // With one query and two keys of equal scores, each key has weight 1/2. A sink with the same
+  // score leaves 1/3.
   std::vector<float> q = {0}, k = {1, 2}, v = {6, 12}, out(1), sink = {0};
   const auto run = [&](const Instance& i) {
     i.call({view(out, {1, 1, 1, 1}), view(q, {1, 1, 1, 1}), view(k, {1, 2, 1, 1}),
@@ -230,7 +231,7 @@ TEST_F(SwaSink, HeadsThatCannotBeSharedAreTheCallersError) {
   EXPECT_THAT(s.to_string(), HasSubstr("3 heads of q cannot share 2 heads of k and v"));
 }
 
-// Each call of an instance needs a state of the plugin's kernel.
+// Each call of an instance holds a state of the plugin's kernel.
 TEST_F(SwaSink, UnloadFinishesWhileCallsGoOn) {
   const Instance i = instance({{"sliding_window", 3}});
   std::atomic<bool> end{false};
@@ -251,7 +252,7 @@ TEST_F(SwaSink, UnloadFinishesWhileCallsGoOn) {
 }
 
 TEST_F(SwaSink, IsRightAndCanBeUnloaded) {
-  verify_it(60, 1024);  // its work grows with the square of the sizes
+  verify_it(60, 1024);  // the work grows with the square of the sizes
   unload_it();
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that ends with plugins loaded ends well, even while threads call, hold or unload them.
+// A program that ends while plugins are loaded ends well, even while threads call, hold or unload
+// them.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -18,14 +19,14 @@ using ::testing::Not;
 
 inline constexpr Op<void(Out, In)> answer{"answer"};
 
-// Says what a call answers.
+// Prints the answer of a call.
 void say_answer(const char* when, Runtime& runtime = Runtime::shared()) {
   std::fprintf(stderr, "%s: %d\n", when, static_cast<int>(ask(runtime)));
 }
 
 class PluginExit : public ::testing::Test {
  protected:
-  // Each program is a new one: exit handlers are run in it for the first and only time.
+  // Each test runs in a new process, so that its exit handlers run for the first and only time.
   PluginExit() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
   Folder folder_;
 };
@@ -35,7 +36,8 @@ TEST_F(PluginExit, CallsMayComeUntilExit) {
     ~Late() { say_answer("static destructor"); }
   };
   const auto program = [&] {
-    static const Late late;  // made before the runtime, so it ends after all that this makes
+    // Constructed before the runtime, so destroyed after everything that the runtime makes.
+    static const Late late;
     ::setenv("PLUGIN_DIARY", folder_.file("diary").c_str(), 1);
     folder_.put("answer");
     std::atexit([] { say_answer("exit handler"); });
@@ -62,7 +64,8 @@ TEST_F(PluginExit, HandlesAndRuntimesMayLiveUntilExit) {
     if (!bound().ok() || !frozen(vo, vx).ok()) std::exit(1);
     std::exit(0);
   };
-  // What belongs to a runtime that ends is ended in order; the shared one's plugin is never stopped.
+  // A runtime that ends ends its objects in order. The plugin of the shared runtime is never
+  // stopped.
   EXPECT_EXIT(program(), ExitedWithCode(0),
               AllOf(HasSubstr("own: 1"), HasSubstr("destroy stateful 1.0\nstop stateful 1.0"),
                     Not(HasSubstr("stop answer"))));
@@ -73,7 +76,7 @@ TEST_F(PluginExit, ThreadsMayCallDuringExit) {
     folder_.put("answer");
     Runtime::shared().plugins().discover({folder_.path()}).or_throw();
     static std::atomic<int> calls{0};
-    // Never joined: they call, load and unload while the process ends under them.
+    // These threads are never joined: they call, load and unload while the process ends.
     for (int t = 0; t < 3; ++t)
       std::thread([t] {
         for (;;) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plugin files for tests: a folder of the test's own with copies of what tests/plugins builds.
+// Plugin files for tests: a temporary folder with copies of the plugins that tests/plugins builds.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace yard::testing {
 namespace fs = std::filesystem;
 
 inline std::string built_plugin(const std::string& name) {
-  std::string path = YARD_TEST_PLUGINS;  // piece by piece: g++ 12 warns of a sum of strings
+  std::string path = YARD_TEST_PLUGINS;  // in pieces, because g++ 12 warns about a sum of strings
   path += '/';
   path += name;
   path += ".so";
@@ -45,7 +45,8 @@ class Folder {
 
   const std::string& path() const { return path_; }
   std::string file(const std::string& name) const { return path_ + "/" + name; }
-  // A copy of a plugin; takes the place of a file of that name as installers do it.
+  // Copies a plugin into the folder. It replaces a file of the same name by renaming, as installers
+  // do.
   std::string put(const std::string& plugin, const std::string& as = {}) const {
     return put_bytes(read_file(built_plugin(plugin)), (as.empty() ? plugin : as) + ".so");
   }
@@ -61,7 +62,7 @@ class Folder {
   std::string path_;
 };
 
-// A runtime that looks for plugins only where it is told.
+// Returns settings of a runtime that looks for plugins only in these paths.
 inline RuntimeSettings alone(std::vector<std::string> paths = {}) {
   RuntimeSettings s;
   s.environment = false;
@@ -70,7 +71,8 @@ inline RuntimeSettings alone(std::vector<std::string> paths = {}) {
   return s;
 }
 
-// What the plugins' op answers; -1 and the failure in `why` if it cannot be called.
+// Returns the answer of the plugins' op. If the call fails, returns -1 and stores the failure in
+// `why`.
 inline int64_t ask(Runtime& runtime, const char* op = "answer", Status* why = nullptr) {
   int64_t out = -1, x = 0;
   const TensorView view(&out, DType::i64, {1});
@@ -79,7 +81,7 @@ inline int64_t ask(Runtime& runtime, const char* op = "answer", Status* why = nu
   return s.ok() ? out : -1;
 }
 
-// Whether a plugin waits as long as there is such a file (tests/plugins/behave.cc).
+// Returns whether a plugin waits for the removal of this file. See tests/plugins/behave.cc.
 inline bool waits_at(const std::string& gate) {
   return fs::status(gate).permissions() == fs::perms(0444);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plugins whose code does not return: others go on. And what log sinks may do while plugins are loaded.
+// Plugins whose code does not return do not stop others. Also tests what log sinks may do while
+// plugins are loaded.
 #include <gtest/gtest.h>
 #include <yard/bound.h>
 #include <yard/log.h>
@@ -22,7 +23,7 @@ using base::eventually;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Plugins `start_waits` and `stop_waits` hang from begin() to end().
+// Plugins such as `start_waits` and `stop_waits` hang from begin() to end().
 class PluginHangs : public ::testing::Test {
  protected:
   PluginHangs() : runtime_(alone()) { ::setenv("PLUGIN_WAITS", gate_.c_str(), 1); }
@@ -54,7 +55,7 @@ TEST_F(PluginHangs, AStartThatHangsDoesNotBlockFirstCallsOfOtherPlugins) {
     answered = true;
   });
   EXPECT_TRUE(eventually([&] { return answered.load(); }, seconds(20)));
-  // A call of its own op waits, and is served.
+  // A call of the plugin's own op waits until the plugin is loaded, and then succeeds.
   std::thread second([&] { EXPECT_EQ(ask(runtime_, "behave"), 0); });
   std::this_thread::sleep_for(milliseconds(10));
   end();
@@ -63,23 +64,25 @@ TEST_F(PluginHangs, AStartThatHangsDoesNotBlockFirstCallsOfOtherPlugins) {
   EXPECT_EQ(info_of(runtime_, "answer").state, PluginState::kLoaded);
 }
 
-// The code may be waiting for the other thread.
+// Plugin code may wait for another thread.
 TEST_F(PluginHangs, CodeThatHangsDoesNotBlockChangesLoadsAndListings) {
   const std::string answer = folder_.put("answer"), newer = gates_.put("answer_v2");
   const Folder empty;
   float data[4] = {1, 2, 3, 4};
   const TensorView t(data, DType::f32, {1, 4});
-  ASSERT_TRUE(runtime_.call("softmax", {t, t}).ok());  // backends may open libraries the first time
+  // The first call may make backends open libraries.
+  ASSERT_TRUE(runtime_.call("softmax", {t, t}).ok());
   for (const char* when : {"load_waits", "query_waits", "start_waits"}) {
     SCOPED_TRACE(when);
-    // glibc opens one library at a time, constructors included.
+    // glibc opens one library at a time and runs its constructors meanwhile.
     const bool may_open = std::string_view(when) != "load_waits";
     const std::string path = folder_.put(when);
     begin();
     std::atomic<bool> ready{false}, hangs{false}, done{false};
     std::thread other([&] {
-      // What a thread makes for itself the first time, as for its first selection, it registers with the C library, under
-      // the same lock.
+      // Thread-local objects register their destructors with the C library under the lock that
+      // opening a library holds. A first change and call make these objects before the plugin
+      // hangs.
       EXPECT_TRUE(runtime_.set_policy({}).ok());
       EXPECT_TRUE(runtime_.call("softmax", {t, t}).ok());
       ready = true;
@@ -107,7 +110,7 @@ TEST_F(PluginHangs, CodeThatHangsDoesNotBlockChangesLoadsAndListings) {
     EXPECT_TRUE(eventually([&] { return waits_at(gate_); }, seconds(20)));
     hangs = true;
     EXPECT_TRUE(eventually([&] { return done.load(); }, seconds(20)));
-    // Another thread that wants the same plugin waits for it.
+    // Another thread that loads the same plugin waits for the first.
     std::thread second([&] { EXPECT_TRUE(runtime_.plugins().load(path).ok()); });
     std::this_thread::sleep_for(milliseconds(10));
     end();
@@ -123,7 +126,7 @@ TEST_F(PluginHangs, CodeThatHangsAtItsEndDoesNotBlockChangesLoadsAndListings) {
   const Folder empty;
   for (const char* when : {"destroy_waits", "stop_waits", "close_waits"}) {
     SCOPED_TRACE(when);
-    // glibc closes one library at a time, destructors included.
+    // glibc closes one library at a time and runs its destructors meanwhile.
     const bool may_open = std::string_view(when) != "close_waits";
     const std::string path = folder_.put(when);
     ASSERT_TRUE(runtime_.plugins().load(path).ok());
@@ -170,7 +173,7 @@ TEST_F(PluginHangs, TheEndOfARuntimeDoesNotWaitForCodeThatHangs) {
   end();
 }
 
-// Two files with plugins of one name, and nothing loaded yet: one of them is.
+// Two files contain plugins of the same name. Only the first is loaded.
 TEST_F(PluginHangs, TheSecondOfOneNameWaitsForTheFirst) {
   const std::string one = folder_.put("start_waits"), other = folder_.put("behave");
   begin();
@@ -205,12 +208,12 @@ TEST_F(PluginHangs, ALogSinkMayWaitForAThreadThatLoadsAnotherPlugin) {
   set_log_level("plugin", LogLevel::kWarn).ignore();
   EXPECT_GE(told, 1);
   for (const Status& s : {loaded, elsewhere}) EXPECT_TRUE(s.ok()) << s.to_string();
-  EXPECT_EQ(here.code(), Code::kWouldDeadlock);  // this thread is still inside of a load
+  EXPECT_EQ(here.code(), Code::kWouldDeadlock);  // this thread is still inside a load
   for (const std::string& path : {answer, quiet})
     EXPECT_EQ(info_of(runtime_, path).state, PluginState::kLoaded);
 }
 
-// The last user of an unloaded plugin is a call; another thread only calls other ops.
+// A call is the last user of an unloaded plugin, and another thread only calls other ops.
 TEST_F(PluginHangs, AStopThatHangsIsNotRunByCalls) {
   find("stop_waits");
   EXPECT_EQ(ask(runtime_, "behave"), 0);
@@ -221,7 +224,7 @@ TEST_F(PluginHangs, AStopThatHangsIsNotRunByCalls) {
   auto ticket = runtime_.plugins().unload("behave").value();
   EXPECT_FALSE(ticket.done());
   begin();
-  frozen.reset();  // as a call that ends
+  frozen.reset();  // like the end of a call
   ASSERT_TRUE(eventually([&] { return !info_of(runtime_, "behave").detail.empty(); }));
   EXPECT_EQ(info_of(runtime_, "behave").state, PluginState::kUnloading);
   EXPECT_NE(info_of(runtime_, "behave").detail.find("has not returned"), std::string::npos);
@@ -234,7 +237,7 @@ TEST_F(PluginHangs, AStopThatHangsIsNotRunByCalls) {
   }
   EXPECT_TRUE(runtime_.set_policy({}).ok());
   EXPECT_EQ(ticket.wait(milliseconds(20)).code(), Code::kDeadline);
-  // The same file is not started again before that.
+  // The file cannot be loaded again while its stop hangs.
   EXPECT_FALSE(runtime_.plugins().load("behave").ok());
   end();
   EXPECT_TRUE(ticket.wait(seconds(20)).ok());

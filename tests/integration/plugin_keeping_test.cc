@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unloaded plugins stay unloaded, rules admit verified plugins only, untrusted lock files are ignored, and no call waits
-// for a plugin that does not serve it.
+// Unloaded plugins stay unloaded, rules can require verified plugins, untrusted lock files are
+// ignored, and a call never waits for a plugin that does not serve it.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -39,7 +39,7 @@ TEST(UnloadedPlugins, StayUnloadedUntilRequested) {
   unload(runtime, "answer");
   ASSERT_TRUE(runtime.plugins().load("answer").ok());
   EXPECT_EQ(ask(runtime), 1);
-  // Another file is another plugin.
+  // Another file is a different plugin.
   unload(runtime, "answer");
   folder.put("answer_v2", "answer");
   ASSERT_TRUE(runtime.plugins().discover().ok());
@@ -66,7 +66,7 @@ TEST(UnloadedPlugins, DoNotBlockANewVersionInAnotherFile) {
   EXPECT_EQ(ask(runtime), 1);
   unload(runtime, "answer");
   const std::string next = folder.put("answer_v2", "next");
-  // Found, it does not come in by itself: the name was taken out on purpose.
+  // The program unloaded a plugin of this name on purpose, so discover() does not load another one.
   ASSERT_TRUE(runtime.plugins().discover().ok());
   EXPECT_EQ(info_of(runtime, next).reason, PluginReason::kDuplicateName);
   EXPECT_THAT(info_of(runtime, next).detail, AllOf(HasSubstr(old), HasSubstr("load()")));
@@ -77,7 +77,7 @@ TEST(UnloadedPlugins, DoNotBlockANewVersionInAnotherFile) {
   EXPECT_THAT(std::string(runtime.plugins().load(old).message()), HasSubstr("loaded already"));
 }
 
-// Holds the load of plugin `answer` at its start until it is let go.
+// Holds the load of plugin `answer` at its start until it is released.
 class HeldLoad {
  public:
   RuntimeSettings settings(std::vector<std::string> paths) {
@@ -118,7 +118,8 @@ TEST(PluginsThatTakeTheirTime, DelayOnlyTheirOwnCallers) {
   EXPECT_EQ(same.get(), 1);
 }
 
-// A thread that loads a plugin itself does not wait: the other might be waiting for it.
+// A thread that is loading a plugin does not wait for another load, because that load might wait
+// for this thread.
 TEST(PluginsThatTakeTheirTime, MakeWhatBuildsOnThemBusy) {
   Folder folder;
   folder.put("answer"), folder.put("kernel_only");
@@ -240,7 +241,7 @@ TEST_F(OnlyVerified, IsDecidedByTheDigest) {
   EXPECT_EQ(runtime_->plugins().would_load(path).reason, PluginReason::kNotVerified);
   folder_.put("answer");
   EXPECT_EQ(runtime_->plugins().would_load(path).reason, PluginReason::kNone);
-  // A failure takes it back.
+  // A failed verification withdraws the permission.
   ASSERT_TRUE(runtime_->plugins().remember_verified(digest, false).ok());
   EXPECT_FALSE(runtime_->plugins().load(path).ok());
   EXPECT_THAT(info_of(*runtime_, path).detail, HasSubstr("failed on"));
@@ -257,7 +258,7 @@ TEST_F(OnlyVerified, AResultsFileThatOthersCanWriteIsIgnored) {
   EXPECT_THAT(info_of(*runtime_, path).detail, HasSubstr("is not trusted"));
 }
 
-// Other changes at the same time must not bring back what an earlier file said.
+// Concurrent changes must not restore settings of an earlier file.
 TEST_F(OnlyVerified, FollowsTheLastFile) {
   const std::string path = folder_.put("answer");
   std::atomic<bool> done{false};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Libraries that a plugin needs: a user who can write them, or the folders of its run path, runs code in the process.
+// Libraries that a plugin needs. A user who can write them, or the folders of its run path, can run
+// code in the process.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -16,7 +17,8 @@ class Libraries : public ::testing::TestWithParam<const char*> {
   Libraries() : library_(put("libyard_helper", libraries_, "/usr/lib")) {
     path_ = put(std::string("needs_helper_") + GetParam(), folder_, libraries_.path());
   }
-  // A copy that looks for libraries in that directory; `//` is the same as `/`.
+  // Copies the plugin with this directory as its run path. The path is padded with slashes, which
+  // do not change it.
   static std::string put(const std::string& name, const Folder& to, std::string directory) {
     std::string bytes = read_file(built_plugin(name));
     const std::string old = "/" + std::string(150, 'x');
@@ -34,7 +36,7 @@ class Libraries : public ::testing::TestWithParam<const char*> {
     const PluginInfo info = info_of(runtime, path_);
     EXPECT_STREQ(to_string(info.reason), to_string(reason));
     EXPECT_THAT(info.detail, HasSubstr(detail));
-    if (reason != Reason::kCannotOpen) {  // known to the dynamic loader alone
+    if (reason != Reason::kCannotOpen) {  // only the dynamic loader finds this error
       EXPECT_EQ(runtime.plugins().would_load(path_).reason, reason);
     }
     const std::string maps = read_file("/proc/self/maps");
@@ -57,7 +59,8 @@ TEST_P(Libraries, AreCheckedAsPluginsAre) {
   ASSERT_EQ(::chmod(library_.c_str(), 0666), 0);
   expect_refused(Reason::kWritableByOthers, "it can be written by everybody");
   ASSERT_EQ(::chmod(library_.c_str(), 0755), 0);
-  // Of a directory that others can write everything is theirs, also if the library is not there.
+  // If others can write a directory of the run path, the plugin is refused, even if the library is
+  // missing.
   ASSERT_EQ(::chmod(libraries_.path().c_str(), 0777), 0);
   expect_refused(Reason::kWritableByOthers, "it looks for libraries in " + libraries_.path());
   fs::remove(library_);

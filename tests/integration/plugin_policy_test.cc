@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What decides which plugins are looked for and may be loaded: lock files and the environment.
+// Tests which plugins are found and may be loaded, as lock files and the environment say.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -35,7 +35,7 @@ TEST_F(Locked, OnlyWhatIsListedLoads) {
   EXPECT_EQ(ask(runtime, "old"), -1);
 }
 
-// Wherever a file lies, and however it is reached.
+// A lock applies to a file under every path.
 TEST_F(Locked, LinksDoNotLeadAroundALock) {
   Folder elsewhere;
   const std::string soft = elsewhere.file("soft.so"), hard = elsewhere.file("hard.so");
@@ -94,7 +94,7 @@ TEST_F(Locked, AnotherVersionOrDigestIsRefused) {
 TEST_F(Locked, AFileThatWasChangedIsRefused) {
   lock(line(info_));
   Runtime runtime(alone({folder_.path()}));
-  // The same manifest, other code.
+  // The copy has the same manifest but other code.
   std::string bytes = read_file(path_);
   bytes.back() = static_cast<char>(bytes.back() + 1);
   folder_.put_bytes(bytes, "answer.so");
@@ -117,7 +117,7 @@ TEST_F(Locked, AnUntrustedLockFileAdmitsNoPlugin) {
 TEST_F(Locked, TheFileGivenInCodeIsTheOneThatCounts) {
   Folder elsewhere;
   elsewhere.put_bytes(line(info_), "ours.lock");
-  lock("");  // would let nothing in
+  lock("");  // an empty lock file allows no plugin
   RuntimeSettings settings = alone({folder_.path()});
   settings.plugins.lock_file = elsewhere.file("ours.lock");
   Runtime runtime(settings);
@@ -170,7 +170,7 @@ TEST_F(FromEnvironment, NamesMeanFilesOfTheDirectories) {
   one.put("answer"), two.put("answer_v2", "libsecond");
   set("second, nobody", (one.path() + ":" + two.path()).c_str());
   Runtime runtime(settings());
-  EXPECT_EQ(ask(runtime), 2);  // by its name it comes before the directories
+  EXPECT_EQ(ask(runtime), 2);  // a plugin that YARD_PLUGINS names comes before those of the path
   EXPECT_EQ(info_of(runtime, one.file("answer.so")).reason, Reason::kDuplicateName);
   EXPECT_EQ(info_of(runtime, "nobody").reason, Reason::kNotFound);
 }

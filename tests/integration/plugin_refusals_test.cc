@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Invalid files, libraries and paths are refused with a message, nothing of them stays, and the runtime
-// still works.
+// Invalid files, libraries and paths are refused with a message, nothing of them stays, and the
+// runtime still works.
 #include <elf.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ struct Bad {
   const char* words;
 };
 
-// Everything that tests/plugins builds to be refused.
+// All plugins that tests/plugins builds to be refused.
 const Bad kBad[] = {
     {"no_manifest", Reason::kNoManifest, "YARD_MANIFEST"},
     {"abi_too_new", Reason::kAbiTooNew, "ABI 7"},
@@ -123,7 +123,7 @@ TEST_P(BadPlugin, IsRefusedWithAMessageAndLeavesNothingBehind) {
   Runtime runtime(alone());
   const auto before = runtime.stats(false).generation;
   const Listing listing = runtime.list();
-  for (int round = 0; round < 2; ++round) {  // a second attempt is no different
+  for (int round = 0; round < 2; ++round) {  // a second attempt has the same result
     const Status s = runtime.plugins().load(path);
     ASSERT_FALSE(s.ok());
     EXPECT_THAT(std::string(s.message()), HasSubstr(to_string(bad.reason)));
@@ -136,7 +136,7 @@ TEST_P(BadPlugin, IsRefusedWithAMessageAndLeavesNothingBehind) {
   EXPECT_EQ(runtime.list().backends.size(), listing.backends.size());
   const std::string maps = read_file("/proc/self/maps");
   EXPECT_EQ(maps.find(folder.path()), maps.npos) << "its code is still in the process";
-  // And what is right still loads.
+  // A valid plugin still loads.
   folder.put("answer", "good");
   EXPECT_TRUE(runtime.plugins().load(folder.file("good.so")).ok());
   EXPECT_EQ(ask(runtime), 1);
@@ -230,7 +230,7 @@ TEST(HostileElf, InvalidSegments) {
       lie("no end", [](Elf64_Phdr& p) { p.p_filesz = 16; });
       lie("gone", [](Elf64_Phdr& p) { p.p_type = PT_NULL; });
     }
-    // There may be others, whose notes say nothing about a plugin.
+    // Other note segments may not describe the plugin.
     const size_t from = segments(good)[i].p_offset, manifest = good.find("abi=0\n");
     if (type == PT_NOTE && from < manifest && manifest < from + segments(good)[i].p_filesz) {
       lie("gone", [](Elf64_Phdr& p) { p.p_type = PT_NULL; });
@@ -260,7 +260,7 @@ TEST(HostileElf, InvalidNotes) {
   lie("owner", 12, 0x41414141);
 }
 
-// Looking never runs code, so any bytes may be looked at.
+// Inspection never runs code, so it is safe for any bytes.
 TEST(HostileElf, RandomChangesDoNotCrashInspection) {
   const std::string good = read_file(built_plugin("answer"));
   Folder folder;
@@ -270,7 +270,7 @@ TEST(HostileElf, RandomChangesDoNotCrashInspection) {
   for (int round = 0; round < 1200; ++round) {
     std::string bytes = good.substr(0, round % 5 == 0 ? random() % good.size() : good.size());
     for (int n = 1 + static_cast<int>(random() % 8); n > 0 && !bytes.empty(); --n) {
-      // Mostly where structure is.
+      // Most changes hit the headers.
       const size_t at =
           random() % (random() % 4 == 0 ? bytes.size() : std::min<size_t>(bytes.size(), 1024));
       bytes[at] = static_cast<char>(random());
@@ -334,7 +334,7 @@ TEST(Paths, WritableByOthersAreRefusedUnlessAllowed) {
   ASSERT_EQ(::chmod(folder.path().c_str(), 0777), 0);
   EXPECT_EQ(reason_for(runtime, folder.path()), Reason::kWritableByOthers);
   EXPECT_THAT(info_of(runtime, folder.path()).detail, HasSubstr("everybody"));
-  // A sticky directory is not enough: others may put files beside it.
+  // A sticky bit is not enough, because others may still add files.
   ASSERT_EQ(::chmod(folder.path().c_str(), 01777), 0);
   EXPECT_EQ(reason_for(runtime, folder.path()), Reason::kWritableByOthers);
   RuntimeSettings settings = alone({folder.path()});
@@ -345,11 +345,11 @@ TEST(Paths, WritableByOthersAreRefusedUnlessAllowed) {
   EXPECT_TRUE(runtime.plugins().load(path).ok());
 }
 
-// A sparse file takes no space on the disk, and hashing it takes minutes.
+// A sparse file takes no disk space, but hashing it would take minutes.
 TEST(Paths, OfFilesThatAreTooLargeAreRefusedUnread) {
   Folder folder;
   const std::string good = folder.put("answer"), large = folder.put("answer_v2");
-  fs::resize_file(large, (uint64_t{2} << 30) + 1);  // zeros behind a library do not change it
+  fs::resize_file(large, (uint64_t{2} << 30) + 1);  // zeros at the end do not change a library
   Runtime runtime(alone());
   const auto expect_too_large = [&](const PluginInfo& info) {
     EXPECT_EQ(info.reason, Reason::kTooLarge);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plugins::replace: a new version takes the place of a loaded one, and every call finds one of them.
+// Plugins::replace() puts a new version in the place of a loaded one. Every call finds one of the
+// two.
 #include <gmock/gmock.h>
 #include <unistd.h>
 #include <yard/inspect.h>
@@ -22,7 +23,7 @@ inline constexpr Op<void(Out, In)> answer_op{"answer"};
 
 struct PluginReplace : ::testing::Test {
   Folder folder, state;
-  // Without stored results of other tests.
+  // A separate state directory hides verification results of other tests.
   RuntimeSettings settings() const {
     RuntimeSettings s = alone();
     s.plugins.state_directory = state.path();
@@ -121,7 +122,7 @@ TEST_F(PluginReplace, NoCallIsWithoutThePluginWhileItIsReplaced) {
     if (round % 5 != 0) continue;
     ASSERT_TRUE(old->wait(std::chrono::seconds(60)).ok());
   }
-  while (calls[1] == 0 || calls[2] == 0) {  // each version has served some of them
+  while (calls[1] == 0 || calls[2] == 0) {  // until each version has served some calls
     const int64_t now = ask(runtime);
     folder.put_bytes(versions[now % 2], "answer.so");
     ASSERT_TRUE(runtime.plugins().replace("answer").ok());
@@ -190,7 +191,7 @@ TEST_F(PluginReplace, ByAFileAtAnotherPath) {
   EXPECT_EQ(info_of(runtime, second).state, PluginState::kLoaded);
   EXPECT_TRUE(runtime.plugins().discover().ok());
   EXPECT_EQ(ask(runtime), 2);
-  // The version in between is in use, and is not in the way of the next.
+  // The middle version is still in use, and does not prevent the next one.
   int64_t out = 0, x = 0;
   const TensorView vo(&out, DType::i64, {1}), vx(&x, DType::i64, {1});
   const auto frozen = freeze(answer_op.on(runtime), vo, vx);
@@ -277,7 +278,7 @@ TEST_F(PluginReplace, AnOpThatNobodyHasCalledMayGo) {
   EXPECT_EQ(ask(runtime, "other_answer"), 1);
 }
 
-// The op of another plugin, and the only kernel for it.
+// The kernel is the only one for an op of another plugin.
 TEST_F(PluginReplace, TheLastKernelOfAnOpInUseStays) {
   Runtime runtime(settings());
   ASSERT_TRUE(runtime.plugins().load(folder.put("op_only")).ok());
@@ -330,7 +331,7 @@ TEST_F(PluginReplace, AHandleKeepsTheOldVersionAndTheFileCanComeBack) {
   EXPECT_TRUE((*frozen)(vo, vx).ok());
   EXPECT_EQ(out, 1);
   EXPECT_EQ(ask(runtime), 2);
-  // The same file: its library is still open, and is not started a second time.
+  // The library of this file is still open, so the plugin is not started again.
   fs::rename(kept, path);
   ASSERT_TRUE(runtime.plugins().replace("answer").ok());
   EXPECT_EQ(ask(runtime), 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules about ops and kernels of a plugin, which is opened after they have been read.
+// Tests rules about ops and kernels of a plugin that is opened after the rules were read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/log.h>
@@ -81,7 +81,8 @@ TEST_F(PluginRules, ValidConditionsComeIntoForceWithoutMessages) {
               HasSubstr("chosen by dispatch_rules[0]"));
 }
 
-// A map names a kernel, it does not hold it: its plugin can be unloaded, and a plugin that comes back serves again.
+// A map names a kernel but does not keep it loaded. Its plugin can be unloaded, and serves again
+// when it is loaded again.
 TEST_F(PluginRules, AStaticMapFollowsLoadingAndUnloadingOfItsPlugin) {
   ASSERT_TRUE(load("static_kernel_map: {answer: {kernel: default.answer, optional: true}}\n"
                    "settings: {mode: static}\n")

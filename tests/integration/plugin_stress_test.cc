@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Load, replace the file and unload in a loop while threads call in several ways: no call fails, none runs
-// code that is closed, and after each load the code of the file that is there now runs.
+// Loads a plugin, replaces its file and unloads it in a loop while threads call in several ways. No
+// call fails or runs code of a closed library, and after each load the code of the current file
+// runs.
 #include <atomic>
 #include <thread>
 
@@ -10,7 +11,7 @@
 namespace yard::testing {
 namespace {
 
-constexpr int64_t kOwn = 7;  // what the program's own kernel answers
+constexpr int64_t kOwn = 7;  // the answer of the program's own kernel
 
 int32_t own_answer(yard_call_t*, const yard_value_t* args, uint32_t) {
   *static_cast<int64_t*>(args[0].u.tensor->data) = kOwn;
@@ -63,7 +64,7 @@ TEST(PluginStress, LoadReplaceUnloadWhileThreadsCall) {
     const Status loaded = runtime.plugins().load(path);
     ASSERT_TRUE(loaded.ok()) << loaded.to_string();
     ASSERT_EQ(ask(runtime), 3 + round % 2);
-    // The next version takes its place while this one is in use.
+    // The file is replaced while its plugin is in use.
     folder.put_bytes(versions[(round + 1) % 2], "helper.so");
     ASSERT_EQ(ask(runtime), 3 + round % 2);
     const auto ticket = runtime.plugins().unload("helper");
@@ -79,7 +80,7 @@ TEST(PluginStress, LoadReplaceUnloadWhileThreadsCall) {
   for (auto& t : threads) t.join();
   EXPECT_GT(calls.load(), 0u);
   EXPECT_GT(of_plugins.load(), 0u);
-  // Nothing of all these rounds is left.
+  // No library of these rounds is still mapped.
   Changes nothing;
   runtime.apply(std::move(nothing)).or_throw();
   const std::string maps = read_file("/proc/self/maps");

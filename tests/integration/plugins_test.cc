@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of a plugin: found, opened when it is needed, unloaded, replaced, loaded again.
+// Tests the life of a plugin: it is found, opened on demand, unloaded, replaced and loaded again.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/wait.h>
@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Counts the files of a folder that are mapped as code into this process.
+// Counts the files of a folder that this process has mapped as code.
 size_t mapped(const Folder& folder) {
   std::ifstream maps("/proc/self/maps");
   size_t n = 0;
@@ -114,12 +114,12 @@ TEST(Plugins, KernelsForAnOpOfAnotherPluginLoadThatPlugin) {
   EXPECT_EQ(ask(runtime), 3);
 }
 
-// Else a plugin would decide what is right for the kernels of another.
+// Otherwise a plugin could define what is right for the kernels of another plugin.
 TEST(Plugins, TheReferenceOfAnOpBelongsToThePluginThatDefinesIt) {
   Folder folder;
   folder.put("answer"), folder.put("reference_only");
   Runtime runtime(alone({folder.path()}));
-  EXPECT_EQ(ask(runtime), 1);  // loads both
+  EXPECT_EQ(ask(runtime), 1);  // loads both plugins
   const PluginInfo oracle = info_of(runtime, "oracle");
   EXPECT_EQ(oracle.state, PluginState::kRefused);
   EXPECT_EQ(oracle.reason, PluginReason::kConflict);
@@ -128,7 +128,7 @@ TEST(Plugins, TheReferenceOfAnOpBelongsToThePluginThatDefinesIt) {
   Policy careful;
   careful.reference_only = true;
   ASSERT_TRUE(runtime.set_policy(careful).ok());
-  EXPECT_EQ(ask(runtime), -1);  // the op has none
+  EXPECT_EQ(ask(runtime), -1);  // the op has no reference kernel
 }
 
 TEST(Plugins, AreOpenedForTheGroupsTheyServe) {
@@ -165,7 +165,7 @@ TEST(Plugins, UnloadRemovesTheCodeAndTheNewFileRuns) {
   EXPECT_EQ(info_of(runtime, "answer").state, PluginState::kUnloaded);
   EXPECT_EQ(mapped(folder), 0u);
   Status why;
-  EXPECT_EQ(ask(runtime, "answer", &why), -1);  // it was taken out on purpose
+  EXPECT_EQ(ask(runtime, "answer", &why), -1);  // it was unloaded on purpose
   EXPECT_EQ(why.code(), Code::kUnknownOp);
   folder.put("answer_v2", "answer");
   ASSERT_TRUE(runtime.plugins().load("answer").ok());
@@ -196,7 +196,7 @@ TEST(Plugins, AKernelInUseIsKeptAndLoadingAgainSharesTheLibrary) {
   ::setenv("PLUGIN_DIARY", folder.file("diary").c_str(), 1);
   Runtime runtime(alone({folder.path()}));
   EXPECT_EQ(ask(runtime), 1);
-  // As a call in flight, or a frozen handle, would.
+  // A call in flight or a frozen handle would hold a snapshot as well.
   auto held = runtime.core().snapshot();
   const Ticket first = runtime.plugins().unload("answer").value();
   EXPECT_FALSE(first.done());
@@ -246,13 +246,13 @@ TEST(Plugins, ThatCannotBeClosedArePinnedWithTheCause) {
     EXPECT_EQ(ask(runtime, "lasting"), 51);
     runtime.plugins().unload("lasting").value().wait().or_throw();
     EXPECT_EQ(info_of(runtime, "lasting").state, PluginState::kPinned);
-    // Where libstdc++ is part of the plugin, its symbols are a cause of their own and named first.
+    // If libstdc++ is linked into the plugin, its symbols also pin the library and are named first.
     EXPECT_THAT(info_of(runtime, "lasting").detail,
                 AnyOf(HasSubstr("thread_local"), HasSubstr("_ZNSs4nposE")));
   }).join();
 }
 
-// Closes descriptors of a file behind the back of the library, as closefrom() does.
+// Closes descriptors of a file without telling the library, as closefrom() does.
 void close_descriptors_of(const std::string& path) {
   std::vector<int> found;
   for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
@@ -263,7 +263,8 @@ void close_descriptors_of(const std::string& path) {
   for (const int fd : found) ::close(fd);
 }
 
-// The number of a closed descriptor is the next file's, by which the dynamic loader would know the pinned library.
+// The next file gets the number of the closed descriptor, and the dynamic loader could take it for
+// the pinned library.
 TEST(Plugins, APinnedLibraryIsNotTakenForTheNextFileWithItsDescriptor) {
   Folder first, second;
   const std::string pinned = first.put("pinned_thread"), next = second.put("pinned_thread_v2");
@@ -279,7 +280,7 @@ TEST(Plugins, APinnedLibraryIsNotTakenForTheNextFileWithItsDescriptor) {
   }).join();
 }
 
-// Its own descriptor may have become another file's, too, which stays open.
+// The number of the plugin's descriptor may now belong to another file, which must stay open.
 TEST(Plugins, UnloadingDoesNotCloseADescriptorThatGotAnotherFile) {
   Folder folder;
   const std::string path = folder.put("answer");
@@ -295,7 +296,7 @@ TEST(Plugins, UnloadingDoesNotCloseADescriptorThatGotAnotherFile) {
   EXPECT_EQ(ask(runtime), 1);
 }
 
-// Work on a device may outlast its call.
+// Work on a device may outlast the call that started it.
 TEST(Plugins, AreQuiescedBeforeTheyAreClosed) {
   Folder folder;
   folder.put("quiet");

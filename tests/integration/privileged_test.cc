@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A set-uid program ignores the paths in its user's environment. Needs root, to make one.
+// A set-uid program ignores the paths in its user's environment. The test needs root to make such a
+// program.
 #include <gmock/gmock.h>
 #include <grp.h>
 #include <sys/stat.h>
@@ -14,7 +15,7 @@ using ::testing::HasSubstr;
 
 constexpr unsigned kNobody = 65534;
 
-// What a program says when a user without rights starts it.
+// Runs the program as an unprivileged user and returns its output.
 std::string say(const std::string& program, const std::vector<std::string>& environment) {
   return output_of(program, environment, [] {
     return ::setgroups(0, nullptr) == 0 && ::setgid(kNobody) == 0 && ::setuid(kNobody) == 0;
@@ -44,7 +45,7 @@ TEST(Privileged, ASetUidProgramObeysNoPathsOfTheEnvironment) {
                                            "YARD_PLUGINS=" + folder.file("old_layout.so"),
                                            "YARD_PLUGIN_PATH=" + folder.file("plugins")};
 
-  // Without more rights all of it counts, or the rest shows nothing.
+  // An ordinary program obeys these variables. Otherwise the checks below would prove nothing.
   const std::string plain = say(program, with_rules);
   if (plain.starts_with("failed")) GTEST_SKIP() << "another user cannot run what was built here";
   EXPECT_THAT(plain, HasSubstr("secure=0 rules=1 recording=1"));

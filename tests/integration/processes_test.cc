@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Other processes: programs that are started inherit none of the runtime's files; forked children keep watching and
-// recording; tickets of the parent do not block them. See also fork_test.cc.
+// Other processes: started programs inherit none of the runtime's files, forked children keep
+// watching and recording, and tickets of the parent do not block them. See also fork_test.cc.
 #include <dirent.h>
 #include <fcntl.h>
 #include <gnu/libc-version.h>
@@ -45,7 +45,7 @@ char g_ls[] = "ls", g_l[] = "-l", g_fds[] = "/proc/self/fd", g_true[] = "true";
 char* const g_list_files[] = {g_ls, g_l, g_fds, nullptr};
 char* const g_nothing[] = {g_true, nullptr};
 
-// In a child of vfork nothing but this is allowed.
+// A child of vfork may do nothing else.
 [[noreturn]] void become(int out, char* const* words) {
   ::dup2(out, 1);
   ::execvp(words[0], words);
@@ -81,7 +81,7 @@ pid_t start(Way way, int out, char* const* words, const std::function<void()>& f
   return -1;
 }
 
-// What the program says, or "failed".
+// Returns the output of the program, or "failed".
 std::string said_by(Way way, char* const* words, const std::function<void()>& first = {}) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return "failed";
@@ -97,7 +97,8 @@ std::string said_by(Way way, char* const* words, const std::function<void()>& fi
   return text;
 }
 
-// The files that a program started so has open, but for the numbers of pipes and processes.
+// Returns the files that a program started in this way has open, without the numbers of pipes and
+// processes.
 std::multiset<std::string> files_of(Way way, const std::function<void()>& first = {}) {
   std::multiset<std::string> files;
   const std::string text = said_by(way, g_list_files, first);
@@ -164,7 +165,8 @@ TEST_F(Processes, AStartedProgramInheritsNoFiles) {
   const auto before = files_of(Way::kSpawn);
   use_everything();
   for (const Way way : {Way::kVfork, Way::kSpawn, Way::kFork}) EXPECT_EQ(files_of(way), before);
-  // Nor one that a child becomes whose own watcher and recording have begun.
+  // A program that a child executes inherits nothing either, even if the child's own watcher and
+  // recording have started.
   EXPECT_EQ(files_of(Way::kForkAndCall, [&] { ran(), ask(runtime()); }), before);
 }
 
@@ -221,14 +223,14 @@ TEST_F(Processes, AChildWatchesAgainAfterItsFirstCall) {
     EXPECT_GE(threads_here(), 2u);
     say("default.b");
     EXPECT_TRUE(eventually([&] { return ran() == 2; }, seconds(20)));
-    // A version is in force a moment before it is in the history.
+    // A version takes effect a moment before it is added to the history.
     EXPECT_TRUE(eventually([&] { return runtime().rules().history().size() == 2; }, seconds(20)));
     return !HasFailure();
   }));
   EXPECT_TRUE(eventually([&] { return ran() == 2; })) << "the parent watches, too";
 }
 
-// In a child as well, so that no test here is the first to use that runtime.
+// The test runs in a child, because a process makes its shared runtime only once.
 TEST_F(Processes, AChildForkedWhileTheSharedRuntimeIsMadeMakesItsOwn) {
   EXPECT_TRUE(true_in_child([] {
     static std::atomic<bool> begun{false}, go_on{false};
@@ -278,7 +280,7 @@ TEST_F(Processes, AChildForkedInsideAKernelOnAnotherThreadHasItsScopeAndItsOwnFi
       Options o;
       o.force = "forks";
       base::replace(rules_, "version: '1.0'\n");
-      ASSERT_TRUE(eventually([&] { return ran() == 2; }));  // the scope's choice
+      ASSERT_TRUE(eventually([&] { return ran() == 2; }));  // the choice of the scope
       const Status s = copy.on(runtime()).with(o)(TensorView(to, DType::f32, {4}),
                                                   TensorView(from, DType::f32, {4}), 0);
       if (child == 0 && (!s.ok() || ran() != 2)) ::_exit(2);
@@ -340,7 +342,8 @@ TEST_F(Processes, ATicketIsNotDoneBeforeTheChildHasLeftItsCall) {
   EXPECT_EQ(status, 0);
 }
 
-// Its calls may be the last that hold a recording which has ended meanwhile: its thread and its file are the parent's.
+// A call may be the last owner of a recording that ended in the meantime. Its thread and file
+// belong to the parent.
 TEST_F(Processes, AnEndedRecordingDoesNotBlockAChild) {
   fault::FaultKernel forks{{.op = "copy", .id = "fault.forks", .backend = "test", .priority = 900}};
   ASSERT_TRUE(bare_.add(forks.descriptor()).ok());
@@ -365,16 +368,16 @@ TEST_F(Processes, AnEndedRecordingDoesNotBlockAChild) {
   EXPECT_EQ(status, 0);
 }
 
-// In a namespace of its own a child may have the number that its parent has in another.
+// In a new namespace a child may have the process id that its parent has in another namespace.
 TEST_F(Processes, AChildIsDistinguishedFromAParentWithTheSameProcessId) {
   use_everything();
   const bool can = true_in_child([] { return ::unshare(CLONE_NEWPID) == 0; });
   if (!can) GTEST_SKIP() << "no namespaces for processes here";
   EXPECT_TRUE(true_in_child([&] {
     if (::unshare(CLONE_NEWPID) != 0) return false;
-    return true_in_child([&] {  // the first of its namespace
+    return true_in_child([&] {  // the first process of its namespace
       if (::getpid() != 1 || ran() != 1 || ::unshare(CLONE_NEWPID) != 0) return false;
-      return true_in_child([&] {  // and this of another
+      return true_in_child([&] {  // the first process of another namespace
         if (::getpid() != 1 || ran() != 1) return false;
         say("default.b");
         return eventually([&] { return ran() == 2; }, seconds(20));
@@ -387,7 +390,7 @@ TEST_F(Processes, APluginBeingUnloadedDoesNotBlockAChild) {
   fault::FaultKernel slow{{.op = "answer", .id = "fault.slow", .backend = "test", .priority = 900},
                           {.blocks = true}};
   use_everything();
-  // A call of the plugin's op that does not end holds what the plugin brought.
+  // The call does not end, so it keeps objects of the plugin alive.
   ASSERT_TRUE(bare_.add(slow.descriptor()).ok());
   std::thread caller([&] { ask(runtime()); });
   ASSERT_TRUE(slow.wait_for_waiters(1, milliseconds(20000)));
@@ -402,7 +405,7 @@ TEST_F(Processes, APluginBeingUnloadedDoesNotBlockAChild) {
   EXPECT_TRUE(t.wait(seconds(10)).ok());
 }
 
-// A verifier that is asked inside of a change, and the query of a plugin.
+// Both a verifier inside a change and the query of a plugin hang.
 TEST_F(Processes, AChildForkedWhilePluginCodeHangsMakesChangesAndLoadsPlugins) {
   static std::atomic<bool> hangs, reached;
   hangs = reached = false;
@@ -463,7 +466,7 @@ TEST(Libraries, ForkWaitsUntilOneIsOpenedOrClosed) {
     });
     EXPECT_TRUE(eventually([&] { return waits_at(gate); }));
     std::thread ends([&] {
-      std::this_thread::sleep_for(milliseconds(50));  // else nothing is tested
+      std::this_thread::sleep_for(milliseconds(50));  // lets the fork begin before the gate opens
       fs::remove(gate);
     });
     const pid_t child = ::fork();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random calls of a random world.
+// Makes random calls of a random world.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -21,7 +21,7 @@ constexpr double kFloats[] = {0, 0.5, 1, std::numeric_limits<double>::quiet_NaN(
 
 }  // namespace
 
-// `spot` keeps the addresses of different arguments far apart; they are never dereferenced.
+// `spot` keeps the addresses of different arguments far apart. Nothing dereferences them.
 TensorView World::tensor(const op::Param& p, size_t arg, uint64_t spot) {
   std::vector<int64_t> shape;
   for (const op::Dim& d : p.dims) {
@@ -32,7 +32,8 @@ TensorView World::tensor(const op::Param& p, size_t arg, uint64_t spot) {
   }
   const DType dtype = p.variable.empty() ? p.dtype : p.variable == "T" ? t_ : u_;
   std::vector<int64_t> strides(shape.size());
-  // Compact, rows with a gap, every second element, all rows the same, the last two dimensions swapped.
+  // The layouts are compact, rows with a gap, every second element, all rows the same, and the last
+  // two dimensions swapped.
   const size_t form = random_.chance(75) ? 0 : 1 + random_.below(4);
   int64_t step = form == 2 ? 2 : 1;
   for (size_t i = shape.size(); i-- > 0;) {
@@ -45,7 +46,7 @@ TensorView World::tensor(const op::Param& p, size_t arg, uint64_t spot) {
     const size_t last = shape.size() - 1;
     strides[last - 1] = 1, strides[last] = std::max<int64_t>(shape[last - 1], 1);
   }
-  // A size of one may have any stride.
+  // A dimension of size one may have any stride.
   for (size_t i = 0; i < shape.size(); ++i)
     if (shape[i] == 1 && random_.chance(10)) strides[i] = 77;
   const uint64_t address =
@@ -56,13 +57,13 @@ TensorView World::tensor(const op::Param& p, size_t arg, uint64_t spot) {
 
 RandomCall World::call() {
   RandomCall c;
-  // Each world has few sizes of its own, so that classes come again.
+  // Each world uses few sizes, so that classes repeat.
   while (sizes_.size() < 3) sizes_.push_back(random_.of(kSizes));
   const auto size = [&] {
     return random_.of(random_.chance(92) ? std::span<const int64_t>(sizes_) : kSizes);
   };
   if (rows_.size() == 1 && random_.chance(30)) {
-    std::swap(rows_[0], d_);  // the call before with as many bytes in another shape
+    std::swap(rows_[0], d_);  // the same number of bytes as the previous call in another shape
   } else {
     rows_.assign(random_.chance(70) ? 1 : random_.below(3), 0);
     for (int64_t& r : rows_) r = size();
@@ -100,7 +101,6 @@ RandomCall World::call() {
     }
     c.args.push_back(v);
   }
-  // In place.
   if (program_->may_alias(0, 1) && random_.chance(20)) {
     const bool dense = (op::facts_of(c.args[1].u.tensor) & YARD_FACTS_PLAIN) != 0;
     if (dense) c.args[0] = c.args[1];

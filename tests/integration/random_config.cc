@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random rule files for a random world.
+// Makes random rule files for a random world.
 #include "random_world.h"
 
 #include <array>
@@ -38,7 +38,7 @@ Condition World::condition() {
     c.key = field + (glob ? "_match" : "_regex");
     c.values.push_back({random_.of(glob ? globs : expressions), false});
   };
-  const op::Param* scalar = nullptr;  // one that is no field
+  const op::Param* scalar = nullptr;  // a parameter that is not a field
   for (const op::Param& p : program_->schema().params)
     if ((p.kind == op::Kind::kFloat || p.kind == op::Kind::kString) && random_.chance(60))
       scalar = &p;
@@ -100,7 +100,7 @@ Config World::config() {
   };
   const auto conditions = [&](std::vector<Condition>& list) {
     for (size_t n = random_.below(4); n > 0; --n) list.push_back(condition());
-    // One of each key: the file could not say it twice.
+    // Keep one condition for each key, because a file cannot repeat a key.
     std::vector<Condition> once;
     for (Condition& c : list) {
       bool there = false;
@@ -143,7 +143,7 @@ Config World::config() {
 
 void World::change_config() {
   const Status s = runtime_.rules().set(config());
-  // What was called before must still find a kernel; else all stays as it is.
+  // Rules that would leave a recorded call without a kernel are refused, which changes nothing.
   if (!s.ok() && s.to_string().find("would be left without a kernel") == std::string::npos)
     throw std::runtime_error(s.to_string());
 }

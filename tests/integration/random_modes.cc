@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modes of a random world: their answers are hashes of exactly what they declare to read.
+// Modes of a random world. Their answers are hashes of exactly the values that they declare to
+// read.
 #include <algorithm>
 
 #include "random_world.h"
@@ -7,7 +8,7 @@
 namespace yard::testing {
 namespace {
 
-// What is part of every question: the flags, the device, the labels and the candidates.
+// Hashes what every question contains: the flags, the device, the labels and the candidates.
 uint64_t hash_question(uint64_t salt, const ModeCall& c) {
   uint64_t h = mix(mix(salt, c.flags), static_cast<uint64_t>(c.device.index));
   for (const auto& [name, value] : c.labels)
@@ -16,7 +17,8 @@ uint64_t hash_question(uint64_t salt, const ModeCall& c) {
   return h;
 }
 
-// Some of the candidates in some order; now and then none, one twice, or one that cannot serve.
+// Returns some candidates in some order. Sometimes there is none, one is repeated, or one cannot
+// serve.
 std::vector<std::string> answer(uint64_t h, const ModeCall& c) {
   if (h % 17 == 0) throw std::runtime_error("no answer");
   std::vector<std::string> ids;
@@ -35,7 +37,7 @@ void World::add_modes() {
   ModeProvider some;
   std::vector<std::string> reads;
   for (size_t n = random_.below(3); n > 0; --n) reads.push_back(random_.of(fields_));
-  // An argument that is no integer field is read whole.
+  // An argument that is not an integer field is read as a whole.
   std::vector<size_t> whole;
   if (random_.chance(40)) {
     const size_t i = random_.below(program_->schema().params.size());

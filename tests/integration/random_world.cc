@@ -31,7 +31,8 @@ int32_t run(yard_call_t* call, const yard_value_t*, uint32_t) {
 uint64_t hash_tensor(uint64_t h, const yard_tensor_t& t) {
   h = mix(h, t.facts & 0x7fffffffu);
   for (int i = 0; i < t.ndim; ++i) h = mix(h, static_cast<uint64_t>(t.shape[i]));
-  // Those of a compact tensor follow from its shape, whatever the caller wrote for sizes of one.
+  // The strides of a compact tensor follow from its shape, except for sizes of one, which do not
+  // matter.
   if ((t.facts & YARD_FACTS_COMPACT) == 0)
     for (int i = 0; i < t.ndim; ++i) h = mix(h, static_cast<uint64_t>(t.strides[i]));
   return h;
@@ -56,7 +57,7 @@ uint64_t hash_value(uint64_t h, const yard_value_t& v) {
 
 namespace {
 
-// Says yes or no by a hash of exactly what it declares, and of the flags and the device.
+// Accepts or refuses by a hash of exactly the declared values, the flags and the device.
 int32_t verify(const yard_query_t* q, yard_verdict_t* verdict) {
   const RandomKernel& k = kernel_of(q->self);
   uint64_t h = mix(mix(k.salt, q->flags), static_cast<uint64_t>(q->device.index));
@@ -117,7 +118,8 @@ void World::make_schema() {
     if (random_.chance(percent)) params += std::string(", ") + random_.of(kinds);
   };
   maybe(50, {"w: T[d]", "w: f32[d]", "w: U[d]"});
-  // A quarter has nothing optional and no clause: such calls have a shorter way.
+  // A quarter of the ops have no optional parameters and no clause, so their calls take a shorter
+  // path.
   if (random_.chance(25)) {
     maybe(50, {"eps: float = 1e-6"});
     schema_ = "op(" + params + ")";
@@ -170,7 +172,7 @@ std::unique_ptr<RandomKernel> World::make_kernel(int number) {
            : random_.chance(25)         ? YARD_KIND_REFERENCE
                                         : YARD_KIND_DEFAULT;
   d.priority = random_.chance(50) ? 0 : static_cast<int32_t>(1 + random_.below(4) * 50);
-  // A failure is followed by the next kernel more often than the op's arguments would allow.
+  // This flag lets the next kernel run after more failures than the op's arguments would allow.
   if (random_.chance(70)) d.flags |= YARD_KERNEL_FAILS_BEFORE_WRITING;
   if (random_.chance(60)) d.flags |= YARD_KERNEL_DETERMINISTIC;
   if (random_.chance(60)) d.flags |= YARD_KERNEL_CAPTURE_SAFE;
@@ -184,7 +186,7 @@ std::unique_ptr<RandomKernel> World::make_kernel(int number) {
 
 void World::add_limits(RandomKernel& k) {
   const auto name = [&](const std::string& n) { return k.names.emplace_back(n).c_str(); };
-  // Some accept every call, so that most calls have a kernel.
+  // Some kernels accept every call, so that most calls have a kernel.
   for (size_t n = random_.chance(35) ? 0 : 1 + random_.below(3); n > 0; --n) {
     yard_limit_t l{};
     l.kind = static_cast<uint32_t>(1 + random_.below(12));
@@ -224,7 +226,7 @@ void World::add_limits(RandomKernel& k) {
 
 void World::add_verifier(RandomKernel& k) {
   k.d.verify = verify;
-  if (random_.chance(10)) return;  // reads everything, and does not say so
+  if (random_.chance(10)) return;  // reads everything without declaring it
   for (size_t n = 1 + random_.below(3); n > 0; --n) {
     const auto& params = program_->schema().params;
     const bool field = random_.chance(60);
@@ -244,7 +246,8 @@ void World::add_cost(RandomKernel& k) {
   k.d.cost = cost, k.d.cost_reads = k.cost_reads.data();
 }
 
-// Tensors have no memory, so such a kernel fails before they are copied: it wants too much workspace.
+// Tensors have no memory, so such a kernel requests too much workspace and fails before its
+// arguments are copied.
 void World::add_params(RandomKernel& k) {
   std::vector<const op::Param*> order;
   for (const op::Param& p : program_->schema().params) order.push_back(&p);

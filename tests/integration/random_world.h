@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random registries, policies and calls: everything a choice may depend on, drawn from small pools so
-// that calls of one class come again and again.
+// Random registries, policies and calls. They vary everything that a selection may depend on, with
+// values from small pools, so that calls of one class repeat.
 #pragma once
 
 #include <yard/yard.h>
@@ -17,7 +17,7 @@
 
 namespace yard::testing {
 
-// Those of random calls, and of random limits.
+// The dtypes of random calls and random limits.
 inline constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f16};
 
 class Random {
@@ -34,22 +34,24 @@ class Random {
   std::mt19937_64 engine_;
 };
 
-// The `self` of a kernel: all that its functions need, and the room its descriptor's lists take.
+// The `self` of a kernel. It holds what the kernel's functions need, and owns the lists of its
+// descriptor.
 struct RandomKernel {
   int number = 0;
   uint64_t salt = 0;
   std::string id, backend, op;
   std::vector<yard_limit_t> limits;
-  std::deque<std::string> names;  // of fields, with stable addresses
+  std::deque<std::string> names;  // names of fields, in a deque for stable addresses
   std::vector<const char*> verify_reads, cost_reads;
-  std::deque<yard_param_t> params;  // of its own
+  std::deque<yard_param_t> params;  // the kernel's own parameters
   std::vector<const yard_param_t*> param_list;
-  std::vector<int>
-      whole;  // arguments the verifier reads; one entry per verify_reads, -1: an integer
+  // For each of verify_reads the index of an argument that is read as a whole, or -1 for an
+  // integer field.
+  std::vector<int> whole;
   yard_kernel_t d{};
 };
 
-// One call: arguments over addresses that are never dereferenced.
+// The arguments of a call. Nothing dereferences their addresses.
 struct RandomCall {
   std::vector<yard_value_t> args;
   std::deque<TensorView> tensors;
@@ -69,12 +71,11 @@ class World {
   RandomCall call();
   Options options();
   Policy policy();
-  // As if the process's environment said so.
+  // Sets a policy as the environment of the process would.
   void set_environment(Policy policy);
   // Registers, replaces or removes a kernel, or sets another policy, rule file or label.
   void change();
   Config config();
-  // The id under which a kernel was registered.
   const std::string& id_of(int number) const { return kernels_[static_cast<size_t>(number)]->id; }
   std::string describe() const;
 
@@ -99,23 +100,23 @@ class World {
   Runtime runtime_;
   std::vector<std::string> fields_, tensors_, optionals_;
   int next_ = 0;
-  bool lean_ = false;                                  // nothing but limits, so that keys are short
-  std::deque<std::unique_ptr<RandomKernel>> kernels_;  // all there ever were
+  bool lean_ = false;  // kernels have only limits, so that keys are short
+  std::deque<std::unique_ptr<RandomKernel>> kernels_;  // all that were ever registered
   std::vector<RandomKernel*> present_;
-  // Of the call being made.
+  // Choices for the call being made.
   std::vector<int64_t> sizes_, rows_;
   int64_t d_ = 1, k_ = 1;
   DType t_ = DType::f32, u_ = DType::f32;
   Device device_;
 };
 
-// Mixes all that a key tells of an argument into a hash.
+// Mixes everything that a key contains of an argument into a hash.
 uint64_t hash_value(uint64_t h, const yard_value_t& v);
 uint64_t mix(uint64_t h, uint64_t v);
-// Modes that every world has.
 inline constexpr const char* kWorldModes[] = {"some_fields", "everything"};
 
-// Which kernels ran on this thread, by number, since it was cleared; and what they return.
+// The numbers of the kernels that ran on this thread since the list was cleared, and the code that
+// they return.
 extern thread_local std::vector<int> t_ran_kernels;
 extern thread_local int32_t t_answer;
 

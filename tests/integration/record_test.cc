@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recordings: which calls they contain, files that cannot be written, fork.
+// Tests recordings: which calls they contain, files that cannot be written, and fork.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 constexpr const char* kSchema = "noted(out!: T[n], x: T[n], by: int = 0) where out may_alias x";
 const Op<void(Out, In, int)> noted{"noted"};
 
-// Calls and counts of a recording.
+// Returns the calls and counts of a recording.
 std::map<std::string, int> read(const std::string& path) {
   std::map<std::string, int> calls;
   std::ifstream file(path);
@@ -46,7 +46,7 @@ std::string text(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Tensors whose alignment is always the same, since it is part of a CallSpec.
+// The alignment of these tensors never varies, because it is part of a CallSpec.
 struct Aligned {
   explicit Aligned(int64_t n) : view(memory, DType::f32, {n}) {}
   alignas(64) float memory[256] = {};
@@ -106,7 +106,7 @@ TEST_F(Record, CountsDistinctCalls) {
                                                 Pair("noted(f32[8], by=1)@cpu", 3),
                                                 Pair("noted(f32[8], by=2)@cpu", 1)));
   EXPECT_THAT(text(path_), HasSubstr("# 9 calls, 3 distinct"));
-  // The most frequent first.
+  // The most frequent call comes first.
   EXPECT_LT(text(path_).find("5\tnoted"), text(path_).find("3\tnoted"));
   EXPECT_EQ(runtime().recording().stats().path, "");
 }
@@ -114,13 +114,13 @@ TEST_F(Record, CountsDistinctCalls) {
 TEST_F(Record, ContainsEveryKindOfCallExceptFrozenHandles) {
   runtime().recording().to(path_).or_throw();
   call(4);                                                                       // typed
-  call(4);                                                                       // remembered
+  call(4);                                                                       // through a memo
   runtime().call("noted", {out_of(4), x_of(4), {"by", int64_t{0}}}).or_throw();  // by name
   Options o;
   o.cache = false;
   call(4, 0, &o);
   {
-    TraceScope trace;  // runs nothing
+    TraceScope trace;  // runs no kernel
     runtime().call("noted", {out_of(4), x_of(4), {"by", int64_t{0}}}).or_throw();
   }
   runtime().recording().stop().or_throw();
@@ -183,7 +183,7 @@ TEST_F(Record, ContainsWhatAChoiceMayDependOn) {
                                     "phase=decode, tenant=blue}",
                                     1),
                                Pair("noted(f32[4], by=0, out=&x)@cpu{model=m1}", 1)));
-  // What is in it can be asked again.
+  // Every call in the recording can be explained later.
   for (const auto& [spec, count] : read(path_))
     EXPECT_EQ(runtime().resolve(spec).value().kernel, "default.a") << spec;
 }
@@ -205,7 +205,7 @@ TEST_F(Record, AddsUpWhatSeveralThreadsCall) {
 
 TEST_F(Record, IsWrittenPeriodically) {
   runtime().recording().to(path_).or_throw();
-  EXPECT_FALSE(fs::exists(path_));  // what was there stays until there is a call
+  EXPECT_FALSE(fs::exists(path_));  // the file is not touched before the first call
   call(4);
   EXPECT_TRUE(base::eventually([&] { return fs::exists(path_); }));
   EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[4], by=0)@cpu", 1)));
@@ -218,7 +218,7 @@ TEST_F(Record, SwitchesFilesWithoutLosingTheFirst) {
   runtime().recording().to(other).or_throw();
   EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[4], by=0)@cpu", 1)));
   call(8);
-  runtime().recording().to(other).or_throw();  // the same again changes nothing
+  runtime().recording().to(other).or_throw();  // repeating the path has no effect
   runtime().recording().stop().or_throw();
   EXPECT_THAT(read(other), ElementsAre(Pair("noted(f32[8], by=0)@cpu", 1)));
 }
@@ -266,7 +266,7 @@ TEST_F(Record, IsStartedByTheEnvironment) {
   const Status s = r.rules().reload_environment();
   EXPECT_THAT(s.to_string(), HasSubstr("YARD_RECORD="));
   EXPECT_THAT(s.to_string(), HasSubstr("cannot be written"));
-  EXPECT_EQ(r.recording().stats().path, path_);  // what it said before stays
+  EXPECT_EQ(r.recording().stats().path, path_);  // the earlier value stays
   ASSERT_FALSE(r.problems().empty());
   EXPECT_EQ(r.problems()[0].where, "YARD_RECORD");
   ::unsetenv("YARD_RECORD");
@@ -281,7 +281,7 @@ TEST_F(Record, PutsTheProcessIdIntoThePath) {
   EXPECT_TRUE(fs::exists(folder_ / ("calls." + std::to_string(::getpid()) + ".txt")));
 }
 
-// A child has a file of its own; the parent's counts are not in it.
+// A child records to its own file, which does not contain the parent's counts.
 TEST_F(Record, ContinuesInAForkedChildUnderAnotherName) {
   runtime().recording().to(path_).or_throw();
   call(4);
@@ -317,7 +317,7 @@ TEST_F(Record, NeverReplacesAFileThatIsNoRecordingAndFollowsNoLink) {
     EXPECT_EQ(runtime().recording().stats().path, "");
     runtime().rules().set({}).or_throw();
   }
-  // Also one that appears while calls are recorded.
+  // A link that appears while calls are recorded is not followed either.
   runtime().recording().to(path_).or_throw();
   call(4);
   fs::create_symlink(precious, path_);
@@ -336,7 +336,8 @@ TEST_F(Record, ReplacesAnOlderRecordingAndKeepsItsMode) {
   EXPECT_EQ(fs::status(path_).permissions(), fs::perms(0640));
 }
 
-// What a rule file has recorded ends with the file's word for it, however the path is written.
+// A recording that a rule file started ends when the file no longer asks for it, however its path
+// is written.
 TEST_F(Record, IsChangedAndEndedByTheFile) {
   const std::string own = folder_ / ("file." + std::to_string(::getpid()) + ".txt");
   Config says;
@@ -366,13 +367,13 @@ TEST_F(Record, IsChangedAndEndedByTheFile) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  // What the program records is its own.
+  // A rule file does not end a recording that the program started.
   runtime().recording().to(folder_ / "mine.txt").or_throw();
   runtime().rules().set({}).or_throw();
   EXPECT_EQ(runtime().recording().stats().path, folder_ / "mine.txt");
 }
 
-// The process ends by exit() without stopping the recording: the thread writes the rest.
+// The process ends by exit() without stopping the recording, so its thread writes the rest.
 TEST_F(Record, IsWrittenWhenTheProcessEnds) {
 #if defined(YARD_UNDER_ASAN)
   GTEST_SKIP() << "what a forked child leaves behind on purpose would count as leaks at its exit";
@@ -381,7 +382,7 @@ TEST_F(Record, IsWrittenWhenTheProcessEnds) {
   ASSERT_GE(child, 0);
   if (child == 0) {
     ::alarm(60);
-    static Bare* const kept = new Bare(kSchema);  // never destroyed, as Runtime::shared() is
+    static Bare* const kept = new Bare(kSchema);  // never destroyed, like Runtime::shared()
     kept->add(kernel_of("noted", "default.a", 1)).or_throw();
     kept->runtime.recording().to(folder_ / "end.%p.txt").or_throw();
     for (int i = 0; i < 7; ++i) noted.on(kept->runtime)(out_of(4), x_of(4), 0).or_throw();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs write to register kernels and to pass their own tensors.
+// Tests how programs register kernels and pass their own tensor types.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/c.h>
@@ -67,7 +67,7 @@ TEST_F(Registering, AKernelWithoutABackendBelongsToTheOneItsIdBeginsWith) {
   const Resolution r = runtime_.resolve("blend(f32[2,3])").value();
   EXPECT_EQ(r.kernel, "default.blend");
   EXPECT_EQ(r.backend, "default");
-  // The same again is fine, and so are others of that backend.
+  // Registering the same kernel again is fine, and so is another kernel of that backend.
   Changes again;
   again.add_kernel(plugin::Kernel::of<run_blend>("blend", "default.blend").workspace<blend_bytes>())
       .add_kernel(plugin::Kernel::of<run_blend>("blend", "default.more").priority(200));
@@ -87,7 +87,7 @@ TEST_F(Registering, AVendorsKernelNeedsADeclaredBackend) {
 
 void wrong_result(plugin::Call, plugin::Tensor, plugin::Tensor) {}
 
-// What a built-in op means is not for a program to change; of its own ops it is.
+// A program may replace the reference kernel of its own ops, but not of a built-in op.
 TEST_F(Registering, TheReferenceOfABuiltInOpCannotBeAddedOrReplaced) {
   const auto kernel = [](const char* op, const char* id) {
     return plugin::Kernel::of<wrong_result>(op, id).kind(YARD_KIND_REFERENCE);
@@ -104,7 +104,7 @@ TEST_F(Registering, TheReferenceOfABuiltInOpCannotBeAddedOrReplaced) {
   own.add_op(plugin::OpDef("mine(out!: T[n], x: T[n])")).add_kernel(kernel("mine", "mine.cpp"));
   EXPECT_TRUE(runtime_.apply(std::move(own)).ok());
 
-  // By the C interface, which registers with the runtime that all share.
+  // The C interface registers with the shared runtime.
   const plugin::Plugin descriptor = plugin::Plugin("mine", "1")
                                         .add(plugin::Backend("mine"))
                                         .add(kernel("silu_and_mul", "mine.wrong"));
@@ -126,7 +126,7 @@ TEST_F(Registering, TensorsOfTheProgramArePassedAsTheyAre) {
   EXPECT_EQ(out.data, (std::vector<float>{21, 42, 63, 84}));
   ASSERT_TRUE(on(out, x, std::nullopt, 2.0).ok());
   EXPECT_EQ(out.data, x.data);
-  // Mixed with views, and in handles.
+  // Own tensors can be mixed with views and used in handles.
   ASSERT_TRUE(on(out, yard::view(y.data, {2, 2}), x, 0.5).ok());
   EXPECT_EQ(out.data, (std::vector<float>{10.5, 21, 31.5, 42}));
   auto bound = bind(on, out, x, y).value();
@@ -136,7 +136,7 @@ TEST_F(Registering, TensorsOfTheProgramArePassedAsTheyAre) {
   auto frozen = freeze(on, out, x, y).value();
   ASSERT_TRUE(frozen(out, y, x, 1.0).ok());
   EXPECT_EQ(out.data, (std::vector<float>{11, 22, 33, 44}));
-  // They are checked like views.
+  // Own tensors are checked like views.
   const mine::Matrix other{1, 2, {1, 2}};
   EXPECT_EQ(on(out, other, y, 1.0).code(), Code::kInvalidArgument);
 }

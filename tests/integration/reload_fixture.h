@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of changing rules share: an op with three kernels, a file to write, and all events in order.
+// The fixture for tests of changing rules: an op with three kernels, a file to write, and all
+// events in order.
 #pragma once
 
 #include <mutex>

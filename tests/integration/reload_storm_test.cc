@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writers replace a watched file hundreds of times (good, bad, half-written) while readers call. Every call obeys
-// exactly one valid version, and the last valid write is in force at the end.
+// Writers replace a watched file hundreds of times with good, bad and half-written rules while
+// readers call. Every call obeys exactly one valid version, and the last valid write takes effect
+// in the end.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -18,7 +19,7 @@ using namespace std::chrono_literals;
 
 constexpr int kVersions = 4;
 
-// Kernels that ran for this thread's call, in order.
+// The kernels that ran for this thread's call, in order.
 thread_local std::vector<intptr_t> t_order;
 
 int32_t decline(yard_call_t* call, const yard_value_t*, uint32_t) {
@@ -30,14 +31,14 @@ int32_t serve(yard_call_t* call, const yard_value_t*, uint32_t) {
   return YARD_OK;
 }
 
-// Version i sends a call to first.i, which declines, and then to then.i: two sections of the file, one call.
-// Files are JSON, of which no part is a good file.
+// Version i sends a call to first.i, which declines, and then to then.i. A call so obeys two
+// sections of the file. The file is JSON, because no part of a JSON file is valid.
 std::string version(int i) {
   const std::string n = std::to_string(i);
   return R"({"version": "1.0", "dispatch_rules": [{"operation": "step", "kernel": "first.)" + n +
          R"("}], "fallback_chains": {"step": ["then.)" + n + R"("]}})" + "\n";
 }
-// Would send it to a kernel that no good version names; but something else in it is wrong.
+// The rule names a kernel that no good version names, but another key is wrong.
 const std::string kBad =
     R"({"version": "1.0", "dispatch_rules": [{"operation": "step", "kernel": "never.0"}],)"
     R"( "kernel_denials": ["then.0"]})";
@@ -56,7 +57,7 @@ class ReloadStorm : public ::testing::Test {
     k.run = run;
     bare_.add(k).or_throw();
   }
-  // Which version a call obeyed; -1: none, or parts of several.
+  // Returns the version that a call obeyed, or -1 if it obeyed none or parts of several.
   int obeyed(int64_t n) {
     std::vector<float> data(2 * static_cast<size_t>(n));
     const TensorView to(data.data(), DType::f32, {n}), x(data.data() + n, DType::f32, {n});
@@ -68,7 +69,7 @@ class ReloadStorm : public ::testing::Test {
     ADD_FAILURE() << called.to_string() << "; ran " << ::testing::PrintToString(t_order);
     return -1;
   }
-  // By one at a time: two of them could make a third version.
+  // Only one thread writes at a time, because two could produce a third version.
   void write_over(const std::string& text) {
     const std::lock_guard lock(one_writer_);
     base::write_in_place(file_, text);
@@ -100,7 +101,7 @@ TEST_F(ReloadStorm, EveryCallObeysOneVersionAndTheLastGoodWriteIsInForce) {
   bare_.runtime.rules().watch(file_, {20ms, 10ms}).or_throw();
   std::atomic<bool> done{false};
   std::atomic<int64_t> calls{0}, wrong{0};
-  std::atomic<uint32_t> seen{0};  // versions, a bit each
+  std::atomic<uint32_t> seen{0};  // one bit for each version
   std::vector<std::thread> readers;
   for (int r = 0; r < 2; ++r)
     readers.emplace_back([&, r] {
@@ -111,24 +112,26 @@ TEST_F(ReloadStorm, EveryCallObeysOneVersionAndTheLastGoodWriteIsInForce) {
         else
           seen |= 1u << version;
         ++calls;
-        if (n == 1) std::this_thread::sleep_for(100us);  // one core is the reloader's
+        if (n == 1) std::this_thread::sleep_for(100us);  // leaves a core to the reloader
       }
     });
   std::vector<std::thread> writers;
   for (int w = 0; w < 2; ++w)
     writers.emplace_back([&, w] {
       std::mt19937 random(static_cast<unsigned>(w) + 1);
-      // Longer, and slower, if hardly anything was read so far: what changes while it is read is read again.
+      // Write longer and with pauses if hardly any version was read: a file that changes during a
+      // read is read again.
       for (int i = 0; i < scaled(200) || (i < 20000 && reloaded + refused < 2); ++i) {
         write_something(random, w);
-        // Mostly in one go, sometimes long enough to be read in between.
+        // Most pauses are short, and some are long enough for a read.
         std::chrono::milliseconds pause(i % 16 == 15 ? 60 : random() % 4);
         if (i >= scaled(200)) pause = 1s;
         std::this_thread::sleep_for(pause);
       }
     });
   for (auto& w : writers) w.join();
-  // The file was read, and called under, while it was being written; the first time was before that.
+  // The file was read and used while it was being written. One of these reads came before the
+  // writers started.
   EXPECT_GE(reloaded + refused, 2);
   EXPECT_GT(calls, 100);
   for (int i = 1; i <= kVersions; ++i) {
@@ -137,9 +140,9 @@ TEST_F(ReloadStorm, EveryCallObeysOneVersionAndTheLastGoodWriteIsInForce) {
     if (i % 2) base::replace(file_, kBad);
     base::replace(file_, version(last));
     EXPECT_TRUE(base::eventually([&] { return obeyed(1) == last; })) << last;
-    // Everybody sees it, also while the next file is bad.
+    // All readers see the version, even while the next file is bad.
     const int before = refused;
-    base::replace(file_, kBad + std::string(static_cast<size_t>(i), ' '));  // one not seen before
+    base::replace(file_, kBad + std::string(static_cast<size_t>(i), ' '));  // not refused before
     EXPECT_TRUE(base::eventually([&] { return refused > before; })) << last;
     EXPECT_TRUE(base::eventually([&] {
       seen = 0;
@@ -164,7 +167,7 @@ TEST_F(ReloadStorm, EveryCallObeysOneVersionAndTheLastGoodWriteIsInForce) {
               static_cast<unsigned long long>(bare_.runtime.stats(false).generation));
 }
 
-// The program changes the rules at the same time, and goes back.
+// The program also changes and rolls back the rules.
 TEST(ReloadStormOfThePrograms, ConcurrentChangesAreAtomic) {
   const base::TempFolder folder;
   const std::string file = folder / "rules.yaml";
@@ -192,7 +195,8 @@ TEST(ReloadStormOfThePrograms, ConcurrentChangesAreAtomic) {
   changers.emplace_back([&] {
     for (int i = 0; i < 50;) {
       const Status s = rt.rules().roll_back(rt.rules().history().back().number);
-      if (s.code() == Code::kNotFound) continue;  // so many others have come meanwhile
+      // Other changes have pushed this version out of the history.
+      if (s.code() == Code::kNotFound) continue;
       EXPECT_TRUE(s.ok()) << s.to_string();
       ++i;
     }

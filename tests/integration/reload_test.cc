@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rule file that changes while the program runs: which versions come into force, are refused and are reported.
+// A rule file that changes while the program runs: which versions take effect, and which are
+// refused and reported.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -45,7 +46,7 @@ TEST_F(Reload, FollowsIncludedFiles) {
   EXPECT_EQ(ran(), 2);
   base::replace(folder_ / "more.yaml", "kernel_locks: {step: default.c}\n");
   EXPECT_TRUE(becomes(3));
-  // One that is not there is missed, and found when it comes.
+  // A missing include is reported, and read as soon as it exists.
   base::replace(file_, "version: '1.0'\ninclude: [more.yaml, late.yaml]\n");
   ASSERT_TRUE(told(3));
   EXPECT_EQ(events()[2].kind, Kind::kRefused);
@@ -79,11 +80,11 @@ TEST_F(Reload, KeepsTheLastValidRulesWhenTheFileIsDeleted) {
   EXPECT_TRUE(eventually([&] { return rt_.problems().empty(); }));
 }
 
-// A verifier that waits for a thread that sets rules, while its own thread submits some.
+// Waits for a thread that sets rules, while its own thread submits rules.
 struct WaitingVerifier {
   static inline std::function<void()> act;
   static inline thread_local int t_until =
-      -1;  // verifications on this thread until it acts; below 0: never
+      -1;  // the number of verifications on this thread before it acts, or negative for never
   static int32_t verify(const yard_query_t*, yard_verdict_t*) {
     if (t_until >= 0 && t_until-- == 0) act();
     return YARD_OK;
@@ -106,7 +107,7 @@ TEST_F(Reload, AVerifierMayWaitForAThreadThatSetsRules) {
   EXPECT_EQ(WaitingVerifier::t_until, -1);
   WaitingVerifier::act = nullptr;
   EXPECT_TRUE(other.ok()) << other.to_string();
-  // The other rules came first, so these were tried once more.
+  // The other rules took effect first, so these were tried again.
   EXPECT_EQ(rt_.rules().config().kernel_denies, first.kernel_denies);
   const auto history = rt_.rules().history();
   ASSERT_THAT(history, SizeIs(2));
@@ -137,7 +138,7 @@ TEST_F(Reload, ReportsABadFileOnceWithAllItsErrors) {
   EXPECT_THAT(events()[1].problems, SizeIs(2));
   EXPECT_EQ(ran(), 2);
   EXPECT_THAT(rt_.rules().history(), SizeIs(1));
-  // The same again is nothing new; another one is, and so is the way out.
+  // Repeating the bad file is not reported. Another bad file is, and so is a good one.
   base::replace(file_, bad);
   std::this_thread::sleep_for(150ms);
   EXPECT_THAT(events(), SizeIs(2));
@@ -160,7 +161,7 @@ TEST_F(Reload, LoadsARefusedFileOnceItIsValid) {
   EXPECT_TRUE(becomes(4));
 }
 
-// LayerZero accepts ids that are not registered; the calls fail later.
+// LayerZero accepts ids that are not registered, and its calls fail later.
 TEST_F(Reload, PeersDefectUnknownKernelIdsPassValidation) {
   for (const char* text :
        {"fallback_chains: {step: [flash_v9]}",
@@ -175,7 +176,7 @@ TEST_F(Reload, PeersDefectUnknownKernelIdsPassValidation) {
   }
 }
 
-// What is said of kernels and ops that come later holds once they are there: a restart changes nothing.
+// A deny of a kernel that is registered later applies then, so a restart does not change the rules.
 TEST_F(Reload, ADenyOfAKernelThatIsNotRegisteredYetHoldsAfterARestart) {
   base::replace(file_, "version: '1.0'\nkernel_denies: [default.zeta]\n");
   Runtime again(RuntimeSettings{.builtin_backends = false, .environment = false, .config = file_});
@@ -210,9 +211,9 @@ TEST_F(Reload, AFileThatIsRefusedAtTheStartIsWatchedUntilItIsCorrected) {
     const auto versions = [&] { return started.rules().history().size(); };
     base::replace(file_, "version: '1.0'\nkernel_denies: [default.simd]\n" + settings);
     EXPECT_TRUE(eventually([&] { return versions() == 1; })) << refused << settings;
-    // The version is part of what is published; the watcher's thread notes the problems after that.
+    // The version is published first. The watcher's thread updates the problems afterwards.
     EXPECT_TRUE(eventually([&] { return started.problems().empty(); })) << refused << settings;
-    // From then on the file decides whether it is watched.
+    // From now on the file decides whether it is watched.
     base::replace(file_, "version: '1.0'\nkernel_denies: [default.simd]\nscore: []\n" + settings);
     if (settings.empty())
       std::this_thread::sleep_for(200ms);
@@ -244,7 +245,7 @@ TEST_F(Reload, WhatHappensToAWatchedFileIsLoggedOnceAtTheDefaultLevel) {
     if (m.logger == "policy") logged.emplace_back(m.text);
   });
   rt_.rules().watch(file_, quick()).or_throw();
-  EXPECT_THAT(lines(), IsEmpty());  // the program knows
+  EXPECT_THAT(lines(), IsEmpty());  // the program made this change itself
   base::replace(file_, locked("default.b"));
   EXPECT_TRUE(base::eventually([&] { return lines().size() == 1; }));
   base::replace(file_, locked("default.bb"));
@@ -284,7 +285,7 @@ TEST_F(Reload, AWatchWithTimesBelowTheMinimumIsAnError) {
   EXPECT_THAT(rt_.rules().set(c).message(), HasSubstr("settings.reload.debounce: expected a time"));
 }
 
-// LayerZero drops what is written while its debounce timer runs.
+// LayerZero loses writes while its debounce timer runs.
 TEST_F(Reload, PeersDefectTheDebounceLosesTheLastWrite) {
   base::replace(file_, locked("default.a"));
   WatchSettings settings = quick();
@@ -310,7 +311,7 @@ int32_t block(yard_call_t*, const yard_value_t*, uint32_t) {
   return YARD_OK;
 }
 
-// LayerZero waits for calls until its grace period is over, each time.
+// LayerZero always waits for calls until its grace period is over.
 TEST_F(Reload, PeersDefectReloadWaitsOutItsGracePeriodUnderLoad) {
   yard_kernel_t slow = kernel_of("step", "default.slow", 9, 90);
   slow.run = block;
@@ -318,7 +319,7 @@ TEST_F(Reload, PeersDefectReloadWaitsOutItsGracePeriodUnderLoad) {
   g_block = true;
   std::thread caller([&] { EXPECT_NE(ran(), -1); });
   ASSERT_TRUE(eventually([] { return g_inside.load(); }));
-  // The call does not end before the reloads have.
+  // The call outlasts the reloads.
   base::replace(file_, locked("default.a"));
   rt_.rules().watch(file_, quick()).or_throw();
   EXPECT_EQ(ran(), 1);
@@ -334,7 +335,7 @@ TEST_F(Reload, PeersDefectReloadWaitsOutItsGracePeriodUnderLoad) {
 TEST_F(Reload, ObeysTheSettingsOfTheFile) {
   base::replace(file_,
                 locked("default.b", "settings: {reload: {debounce: 20ms, poll_interval: 10ms}}\n"));
-  // Said by the program: it would take an hour.
+  // Without the settings in the file a reload would take an hour.
   rt_.rules().watch(file_, {1h, 1h}).or_throw();
   base::replace(file_,
                 locked("default.c", "settings: {reload: {debounce: 20ms, poll_interval: 10ms}}\n"));
@@ -365,12 +366,12 @@ TEST_F(Reload, AFileThatLeavesHotReloadIsNotWatched) {
   base::replace(file_, locked("default.a", hot));
   std::this_thread::sleep_for(400ms);
   EXPECT_EQ(ran(), 3);
-  // Loaded again it is.
+  // Loading the file again restores it.
   rt_.rules().load(file_).or_throw();
   EXPECT_EQ(ran(), 1);
   base::replace(file_, locked("default.b", hot));
   EXPECT_TRUE(becomes(2));
-  // Another file takes its place.
+  // Loading another file stops watching this one.
   base::replace(folder_ / "other.yaml", locked("default.c"));
   rt_.rules().load(folder_ / "other.yaml").or_throw();
   base::replace(file_, locked("default.a", hot));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time of publishing rules, and its effect on callers. Times are printed; only ratios within one run are checked.
+// Measures the time of publishing rules and its effect on callers. Times are printed, and only
+// ratios within one run are checked.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -19,16 +20,16 @@ using namespace std::chrono_literals;
 
 double ms(Clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); }
 
-// Of this thread's own time, so that other work on the machine does not count.
+// Measures the CPU time of this thread, so that other work on the machine does not count.
 double cpu_ms() {
   timespec t{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) / 1e6;
 }
 
-// The op that is called, and others that rules are about. Version `salt` sends a call of `step` to default.0 or
-// default.1, and one of `pair` to first.0 or first.1, which declines, and from there to then.0 or then.1: two sections
-// of the file.
+// `step` is called, and the other ops only have rules. Version `salt` sends a call of `step` to
+// default.0 or default.1. It sends a call of `pair` to first.0 or first.1, which declines, and then
+// to then.0 or then.1, so that the call obeys two sections of the file.
 constexpr const char* kOps[] = {"step", "softmax", "silu_and_mul", "layer_norm"};
 
 std::string rules_text(int count, int salt) {
@@ -44,7 +45,7 @@ std::string rules_text(int count, int salt) {
   return text;
 }
 
-// What a call of `pair` has run, in order.
+// The kernels that a call of `pair` has run, in order.
 thread_local std::vector<intptr_t> t_order;
 int32_t decline_pair(yard_call_t* call, const yard_value_t*, uint32_t) {
   t_order.push_back(reinterpret_cast<intptr_t>(call->self));
@@ -55,7 +56,7 @@ int32_t serve_pair(yard_call_t* call, const yard_value_t*, uint32_t) {
   return YARD_OK;
 }
 
-// The built-in ops and these two.
+// A runtime with the built-in ops and these two.
 struct Served {
   Served() {
     Changes c;
@@ -79,23 +80,24 @@ struct Served {
 
 constexpr Op<void(Out, In)> step{"step"}, pair{"pair"};
 
-// How often this thread has given up its core, to wait.
+// Returns how often this thread has given up its core to wait.
 int64_t times_blocked() {
   rusage usage{};
   ::getrusage(RUSAGE_THREAD, &usage);
   return usage.ru_nvcsw;
 }
 
-// Calls that a thread made, one every kPace.
+// Each thread makes one call every kPace.
 constexpr auto kPace = 20us;
 
 struct Calls {
-  std::vector<Clock::duration> times;  // of each
-  int64_t wrong = 0;        // failed, sent where no version sends it, or by parts of two versions
-  uint32_t by[2] = {0, 0};  // calls that went by each version
-  // Whatever else the machine does: a call that waits blocks its thread, or uses time of its own to spin.
+  std::vector<Clock::duration> times;  // the time of each call
+  int64_t wrong = 0;                   // calls that failed or did not obey exactly one version
+  uint32_t by[2] = {0, 0};             // calls by the version that they obeyed
+  // Other programs do not affect these: a call that waits blocks its thread, or spins on its own
+  // time.
   uint32_t blocked = 0;
-  std::vector<double> own_ms;  // of each call
+  std::vector<double> own_ms;  // CPU time of each call
 
   void add(const Calls& more) {
     times.insert(times.end(), more.times.begin(), more.times.end());
@@ -122,7 +124,7 @@ Calls call_until(Runtime& rt, const std::atomic<bool>& end) {
   const int64_t blocked_before = times_blocked();
   for (auto next = Clock::now(); !end; next += kPace) {
     auto begin = Clock::now();
-    if (begin - next > 1ms) next = begin;  // other programs have run here
+    if (begin - next > 1ms) next = begin;  // other programs ran in between
     while (begin < next) begin = Clock::now();
     t_ran = 0;
     const double own = cpu_ms();
@@ -141,7 +143,8 @@ Calls call_until(Runtime& rt, const std::atomic<bool>& end) {
   return calls;
 }
 
-// Publishes one and the other version in turn, every millisecond; returns the time of each publication.
+// Publishes the two versions alternately every millisecond, and returns the time of each
+// publication.
 std::vector<Clock::duration> publish_for(Runtime& rt, const ConfigReading (&versions)[2],
                                          Clock::duration time) {
   std::vector<Clock::duration> times;
@@ -167,7 +170,8 @@ TEST(ReloadTime, OfAThousandRules) {
   }
   ASSERT_TRUE(readings[0].ok()) << to_string(readings[0].problems[0]);
 
-  const auto call_classes = [&] {  // which the dry run of the next publication selects
+  // Makes classes that the dry run of the next publication selects again.
+  const auto call_classes = [&] {
     for (int64_t n = 1; n < 64; ++n) {
       std::vector<float> x(static_cast<size_t>(2 * n));
       const TensorView to(x.data(), DType::f32, {1, n}), from(x.data() + n, DType::f32, {1, n});
@@ -187,7 +191,8 @@ TEST(ReloadTime, OfAThousandRules) {
       "1000 rules: read %.1f ms, checked, dry-run, compiled and published after that %.2f ms (%.2f "
       "by the clock)\n",
       parse, publish, publish_wall);
-  // The budget is 5 ms after 60 ms; three times as much where other programs run, too.
+  // The budget is 5 ms after 60 ms of parsing. Three times as much is allowed, because other
+  // programs may run.
   EXPECT_LT(publish, parse / 4);
 }
 
@@ -202,13 +207,14 @@ TEST(ReloadTime, OfAPublicationDoesNotDependOnThePlansInUse) {
     Runtime rt(settings);
     yard_kernel_t kernel = kernel_of("each", "default.best", 1);
     kernel.verify = accept,
-    kernel.verify_reads = reads;  // each n is a class with a plan of its own
+    kernel.verify_reads = reads;  // each n has a class and a plan
     Changes c;
     c.add_backend(backend_of("test")).add_op(op_of("each(out!: T[n], x: T[n])")).add_kernel(kernel);
     rt.apply(std::move(c)).or_throw();
     std::vector<float> x(2 * kMany);
     double least = 1e9;
-    // Thousands of calls leave the caches cold, so they are made cold in both cases.
+    // Thousands of calls leave the processor's caches cold, so the test makes them cold in all
+    // cases.
     std::vector<char> cold(size_t{16} << 20);
     for (int round = 0; round < 10; ++round) {
       for (int64_t n = 1; n <= plans; ++n)
@@ -223,14 +229,14 @@ TEST(ReloadTime, OfAPublicationDoesNotDependOnThePlansInUse) {
     }
     return least;
   };
-  // Old plans beyond a few are freed bit by bit, when calls make new ones.
+  // All but a few old plans are freed gradually, when calls make new ones.
   const double few = publish_ms(10), some = publish_ms(256), many = publish_ms(kMany);
   std::printf("publishing takes %.1f us with 10 plans in use, %.1f with 256, %.1f with 4096\n",
               1e3 * few, 1e3 * some, 1e3 * many);
   EXPECT_LT(many, 3 * some);
 }
 
-// If calls waited for publications, one would for each: the one that begins during it.
+// If calls waited for publications, each publication would delay the call that begins during it.
 TEST(ReloadTime, CallersDoNotWaitForPublications) {
   Served served;
   Runtime& rt = served.rt;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which file is watched: when rules ask for it, when the program does, and when both change at once.
+// Tests which file is watched: if rules ask for it, if the program does, and if both change at
+// once.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +28,7 @@ TEST_F(ReloadWatch, AChangeOfTheOldFileDoesNotOvertakeTheNewOne) {
   rt_.rules().add_validator([&](const Config& c) {
     if (c.kernel_locks.at("step").id != "default.b") return Status();
     base::replace(file_, locked("default.c", kHot));
-    std::this_thread::sleep_for(300ms);  // the watcher has read it, and waits
+    std::this_thread::sleep_for(300ms);  // the watcher has read the file and waits
     return Status();
   });
   base::replace(other_, locked("default.b"));
@@ -69,7 +70,7 @@ TEST_F(ReloadWatch, LoadingTheFileThatTheProgramWatchesKeepsItsSettings) {
   rt_.rules().watch(file_, {1h, 1h}).or_throw();
   rt_.rules().load(file_).or_throw();
   base::replace(file_, locked("default.b", "settings: {mode: hot_reload}\n"));
-  std::this_thread::sleep_for(400ms);  // by default it would have been read
+  std::this_thread::sleep_for(400ms);  // with the defaults the file would have been read by now
   EXPECT_EQ(ran(), 1);
 }
 
@@ -93,7 +94,7 @@ TEST_F(ReloadWatch, AValidatorMayEndTheWatch) {
   rt_.rules().watch(file_, quick()).or_throw();
   rt_.rules().add_validator([&](const Config&) {
     base::replace(file_, locked("default.c"));
-    std::this_thread::sleep_for(150ms);  // the watcher has read it, and waits
+    std::this_thread::sleep_for(150ms);  // the watcher has read the file and waits
     rt_.rules().unwatch();
     return Status();
   });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of rules in rollout share: an old kernel that runs, a new one that the rules want, and all events.
+// The fixture for tests of rules in rollout: an old kernel that runs, a new one that the rules
+// want, and all events.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -31,12 +32,12 @@ class RolloutOf : public ::testing::Test {
       events_.push_back(e);
     });
     BreakerSettings off;
-    off.enabled = false;  // so that nothing else keeps the new kernel from failing
+    off.enabled = false;  // no breaker may keep the new kernel from failing
     bare_.runtime.health().set_settings(off).or_throw();
   }
   ~RolloutOf() override { EXPECT_TRUE(bare_.runtime.reset().ok()); }
 
-  // Rules that send every call to the new kernel.
+  // Returns rules that send every call to the new kernel.
   Config rules(double percent, double hold_s) {
     Config c;
     DispatchRule r;
@@ -46,7 +47,8 @@ class RolloutOf : public ::testing::Test {
     c.rollout->percent = percent, c.rollout->hold_s = hold_s;
     return c;
   }
-  // The same, however slow it is: the new kernel allocates more than the old one does anything.
+  // Like rules(), but without a bound on the time: the new kernel allocates, and the old one does
+  // almost nothing.
   Config patient_rules(double percent, double hold_s) {
     Config c = rules(percent, hold_s);
     c.rollout->max_slowdown = 1e6;
@@ -68,7 +70,7 @@ class RolloutOf : public ::testing::Test {
       if (e.kind == kind) return true;
     return false;
   }
-  // Calls until that event comes.
+  // Calls until this event comes.
   bool call_until(ConfigEvent::Kind kind, milliseconds patience = milliseconds(20000)) {
     const auto end = std::chrono::steady_clock::now() + patience;
     while (!saw(kind)) {
@@ -82,7 +84,7 @@ class RolloutOf : public ::testing::Test {
   FaultKernel new_{{.op = "copy", .id = "fault.new", .priority = 100}, {.rate = 0}};
   std::mutex lock_;
   std::vector<ConfigEvent> events_;
-  Bare bare_;  // last: its threads tell of events until it ends
+  Bare bare_;  // destroyed first, because its threads send events until then
 };
 
 }  // namespace yard::testing::rollout

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How rules in rollout are judged, what ends a rollout, and when there is none.
+// Tests how rules in rollout are judged, what ends a rollout, and when there is no rollout.
 #include <yard/log.h>
 #include <yard/verify.h>
 
@@ -22,7 +22,7 @@ int32_t real_copy(plugin::Call, plugin::Tensor out, plugin::Tensor x, int64_t) {
 
 class RolloutJudged : public RolloutOf {
  protected:
-  // Waits for that event, or its opposite.
+  // Waits for this event or its opposite.
   bool ends_by(Kind kind) {
     const Kind other = kind == Kind::kAborted ? Kind::kReloaded : Kind::kAborted;
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -30,7 +30,7 @@ class RolloutJudged : public RolloutOf {
       std::this_thread::sleep_for(milliseconds(1));
     return saw(kind) && !saw(other);
   }
-  // A kernel for calls of up to 100 numbers, and rules that want no other.
+  // Registers a kernel for calls of up to 100 numbers, and returns rules that lock the op to it.
   Config only_few(double percent, double hold_s) {
     yard_kernel_t few = kernel_of("copy", "few", 3);
     const yard_limit_t limits[] = {{YARD_LIMIT_MAX, 0, "n", 100, 0, 0}};
@@ -86,7 +86,8 @@ TEST_F(RolloutJudged, CallsThatFindNoKernelCount) {
 
 TEST_F(RolloutJudged, RulesThatWouldLeaveACallWithoutAKernelAreNotPutInForce) {
   bare_.runtime.rules().set(only_few(0.01, 2)).or_throw();
-  EXPECT_TRUE(try_call(200).ok());  // seen since the rules were checked, and not in rollout
+  // A call that was not recorded when the rules were checked, and that is not in the rollout.
+  EXPECT_TRUE(try_call(200).ok());
   ASSERT_TRUE(ends_by(Kind::kAborted));
   EXPECT_THAT(bare_.runtime.problems().at(0).message, HasSubstr("left without a kernel"));
   EXPECT_TRUE(try_call(200).ok());
@@ -105,7 +106,7 @@ TEST_F(RolloutJudged, RulesWithoutAnyCallComeIntoForce) {
   ASSERT_TRUE(ends_by(Kind::kReloaded));
 }
 
-// The new kernel returns NaN and reports success; the canary finds it, however rarely it samples.
+// The new kernel returns NaN and reports success. The canary finds this however rarely it samples.
 TEST_F(RolloutJudged, RulesWhoseKernelsReturnWrongResultsAreRolledBack) {
   yard_kernel_t right = plugin::Kernel::of<real_copy>("copy", "reference.cpp")
                             .backend("test")
@@ -141,7 +142,7 @@ TEST_F(RolloutJudged, RulesWhoseKernelsReturnWrongResultsAreRolledBack) {
   }
 }
 
-// A breaker keeps calls from the bad kernel, after which few of them fail. The rules are bad all the same.
+// A breaker keeps most calls from the bad kernel, so few calls fail. The rules still count as bad.
 TEST_F(RolloutJudged, RulesWhoseCallsOpenABreakerAreRolledBack) {
   bare_
       .add(plugin::Kernel::of<real_copy>("copy", "reference.cpp")
@@ -170,7 +171,7 @@ TEST_F(RolloutJudged, RulesWhoseCallsOpenABreakerAreRolledBack) {
   }
 }
 
-// Results under the rules in force are checked as well, by the canary of the new file.
+// The canary of the new file also checks results under the rules in force.
 TEST_F(RolloutJudged, BothSidesAreChecked) {
   bare_
       .add(plugin::Kernel::of<real_copy>("copy", "reference.cpp")
@@ -190,7 +191,7 @@ TEST_F(RolloutJudged, BothSidesAreChecked) {
   EXPECT_GT(of_new, 20u);
 }
 
-// A check takes longer than the call. That is no slowdown by the rules.
+// The reference kernel is slow. The time of a check must not count as a slowdown by the rules.
 TEST_F(RolloutJudged, TheTimeOfChecksIsNotThatOfCalls) {
   static constexpr auto kReference = +[](yard_call_t*, const yard_value_t*, uint32_t) -> int32_t {
     std::this_thread::sleep_for(milliseconds(1));
@@ -219,7 +220,7 @@ TEST_F(RolloutJudged, TheTimeOfChecksIsNotThatOfCalls) {
   EXPECT_FALSE(saw(Kind::kAborted)) << bare_.runtime.problems().at(0).message;
 }
 
-// What an operator must know is logged at the default level.
+// Events that an operator must know are logged at the default level.
 TEST_F(RolloutJudged, StartPromotionAndRollbackAreLogged) {
   std::mutex lock;
   std::string log;
@@ -234,7 +235,7 @@ TEST_F(RolloutJudged, StartPromotionAndRollbackAreLogged) {
   bare_.runtime.rules().set(patient_rules(20, 0.1)).or_throw();
   EXPECT_TRUE(logged("Rules::set: rollout started: 20 % of calls for 0.1 s"));
   ASSERT_TRUE(call_until(Kind::kReloaded));
-  // It may be logged after listeners were told.
+  // The message may come after the event.
   EXPECT_TRUE(base::eventually([&] { return logged("Rules::set: rollout promoted: "); }));
   new_.set({.code = YARD_FAULT, .message = "new and broken"});
   Config bad = rules(100, 3);
@@ -246,7 +247,7 @@ TEST_F(RolloutJudged, StartPromotionAndRollbackAreLogged) {
   EXPECT_THAT(log, ::testing::ContainsRegex("Rules::set: rollout aborted: [0-9]+ of [0-9]+ calls"));
 }
 
-// Calls in the rollout are the long ones, as they were before.
+// The calls in the rollout are the long ones, as they were before it.
 TEST_F(RolloutJudged, LongCallsAreComparedWithLongOnes) {
   Config same = rules(50, 1);
   same.rollout.reset();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads call while kernels turn bad and good again, under a sampled canary: breakers open and close, and rollouts that move
-// calls to a bad kernel are aborted, every time.
+// Threads call while kernels turn bad and good again under a sampled canary. Breakers open and
+// close, and every rollout that moves calls to a bad kernel is aborted.
 #include <yard/verify.h>
 
 #include <atomic>
@@ -31,7 +31,7 @@ class RolloutSoak : public RolloutOf {
     });
     for (int t = 0; t < 3; ++t)
       threads_.emplace_back([this] {
-        // Two sizes of one breaker key.
+        // Both sizes have the same breaker key.
         while (!stop_.load()) wrong_ += !try_call(5).ok() || !try_call(6).ok();
       });
   }
@@ -51,7 +51,7 @@ class RolloutSoak : public RolloutOf {
     return true;
   }
   static CanaryRule canary() { return {.op = "*", .one_in = 3}; }
-  // Calls of size 6 only.
+  // Matches calls of size 6.
   static bool six(const yard_value_t* args, uint32_t) { return args[0].u.tensor->shape[0] == 6; }
 
   yard_kernel_t right_ = plugin::Kernel::of<plain_copy>("copy", "reference.cpp")

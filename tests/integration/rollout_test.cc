@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules in rollout: a share of the calls uses them, and those with bad ones are aborted.
+// Rules in rollout apply to a share of the calls. Rollouts of bad rules are aborted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -59,7 +59,7 @@ TEST_F(RolloutOf, ALogSinkMayAskForTheRulesButNotChangeThem) {
   });
   EXPECT_TRUE(rt.rules().set(patient_rules(10, 0.2)).ok());  // the rollout starts
   EXPECT_TRUE(call_until(ConfigEvent::Kind::kReloaded));     // and ends
-  // It may be logged after listeners were told.
+  // The message may come after the event.
   EXPECT_TRUE(base::eventually([&] { return lines >= 2 && lines == refused; }));
   set_log_sink({});
 }
@@ -67,7 +67,7 @@ TEST_F(RolloutOf, ALogSinkMayAskForTheRulesButNotChangeThem) {
 TEST_F(RolloutOf, RulesWhoseKernelsFailAreWithdrawnInTime) {
   new_.set({.code = YARD_FAULT, .message = "new and broken"});
   ASSERT_TRUE(bare_.runtime.rules().set(rules(50, 3600)).ok());
-  ASSERT_TRUE(call_until(ConfigEvent::Kind::kAborted));  // and every call went well
+  ASSERT_TRUE(call_until(ConfigEvent::Kind::kAborted));  // all calls succeeded
   for (int i = 0; i < 100; ++i) EXPECT_FALSE(call());
   EXPECT_THAT(bare_.runtime.problems().at(0).message, HasSubstr("calls in the rollout"));
   EXPECT_EQ(bare_.runtime.rules().history().size(), 1u);
@@ -97,7 +97,7 @@ TEST_F(RolloutOf, OnlyCallsWithItsLabelsTakePart) {
   EXPECT_TRUE(call());
 }
 
-// The rules in force read no labels. Those in rollout see them all the same, and in calls of any form.
+// The rules in force read no labels. The rules in rollout still see them, in calls of any form.
 TEST_F(RolloutOf, ItsRulesReadLabelsOfCallScopeAndProcess) {
   Config c = patient_rules(100, 3600);
   c.dispatch_rules[0].conditions = {{"tenant", {{"beta", false}}, false, {}}};
@@ -117,7 +117,7 @@ TEST_F(RolloutOf, ItsRulesReadLabelsOfCallScopeAndProcess) {
   };
   Options alpha, beta;
   alpha.labels["tenant"] = "alpha", beta.labels["tenant"] = "beta";
-  for (int i = 0; i < 3; ++i) {  // also when they are planned
+  for (int i = 0; i < 3; ++i) {  // including the call that is planned
     EXPECT_FALSE(call());
     EXPECT_FALSE(typed(alpha));
     EXPECT_TRUE(typed(beta));

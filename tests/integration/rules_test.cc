@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rule files in force: their choices, what they do not affect, and that an invalid file changes nothing.
+// Tests rule files in force: what they select, what they do not affect, and that an invalid file
+// changes nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/log.h>
@@ -34,7 +35,7 @@ class Rules : public ::testing::Test {
     if (!r.ok()) return Status(Code::kInvalidArgument, to_string(r.problems[0]));
     return bare_.runtime.rules().set(r.config, &problems_);
   }
-  // Which kernel a call of this length runs; -1 for an error.
+  // Returns the kernel that a call of this length runs, or -1 for an error.
   intptr_t ran(int64_t seq, int64_t by = 0, const Options& o = {}) {
     std::vector<float> data(static_cast<size_t>(seq) * 8);
     std::vector<float> out(data.size());
@@ -66,7 +67,7 @@ dispatch_rules:
   EXPECT_EQ(ran(255), 2);
   EXPECT_EQ(ran(256), 3);
   EXPECT_EQ(ran(1, 7), 3);
-  EXPECT_EQ(ran(64, 7), 3);  // unset priority: 50
+  EXPECT_EQ(ran(64, 7), 3);  // the default priority is 50
   EXPECT_EQ(ran(64, 8), 2);
   bare_.runtime.rules().load("").or_throw();
   EXPECT_EQ(ran(256, 7), 1);
@@ -177,14 +178,14 @@ TEST_F(Rules, ThatDenyOrAllowAreExplained) {
 
 TEST_F(Rules, HoldForKernelsThatAreRegisteredLater) {
   const yard_kernel_t zeta = kernel_of("step", "default.zeta", 9, 900);
-  // An allow list of unknown ids allows nothing yet.
+  // An allow list of unknown ids allows no kernel yet.
   load("version: '1.0'\nkernel_allows: [default.zeta]\n").or_throw();
   EXPECT_EQ(ran(4), -1);
   bare_.add(zeta).or_throw();
   EXPECT_EQ(ran(4), 9);
   bare_.remove("step", "default.zeta").or_throw();
   bare_.runtime.rules().load("").or_throw();
-  // A deny counts once there is such a kernel.
+  // A deny takes effect when its kernel is registered.
   load(
       "version: '1.0'\ndispatch_rules: [{operation: step, conditions: {seq_len_gte: 8}, deny: "
       "default.zeta}]\n")
@@ -193,7 +194,7 @@ TEST_F(Rules, HoldForKernelsThatAreRegisteredLater) {
   bare_.add(zeta).or_throw();
   EXPECT_EQ(ran(7), 9);
   EXPECT_EQ(ran(8), 1);
-  // A near miss is an error.
+  // A misspelt id is an error.
   EXPECT_FALSE(load("version: '1.0'\nkernel_denies: [default.zetta]\n").ok());
   EXPECT_THAT(to_string(problems_[0]), HasSubstr("did you mean 'default.zeta'?"));
 }
@@ -227,7 +228,7 @@ dispatch_rules:
   EXPECT_EQ(ran(101), 3);
 }
 
-// A decode loop: one plan for each side of the rule, not one for each length.
+// A decode loop needs one plan for each side of the rule, not one for each length.
 TEST_F(Rules, DistinguishOnlyWhatTheyRead) {
   load(R"(
 version: "1.0"
@@ -314,10 +315,10 @@ TEST_F(Rules, LocksDeniesAndAllowsApply) {
   load("version: '1.0'\nkernel_locks: {step: default.c}\n").or_throw();
   EXPECT_EQ(explain(4).selected, "default.c");
   load("version: '1.0'\nkernel_locks: {step: default.c}\nkernel_denies: ['*.c']\n").or_throw();
-  EXPECT_EQ(ran(4), -1);  // a lock bypasses nothing
+  EXPECT_EQ(ran(4), -1);  // a lock does not bypass a deny
   load("version: '1.0'\nkernel_allows: ['*.b']\n").or_throw();
   EXPECT_EQ(ran(4), 2);
-  // What is said in the process is stronger.
+  // The policy of the process overrides the file.
   Policy p;
   p.allow_kernels = {"*.c"};
   bare_.runtime.set_policy(p).or_throw();
@@ -332,7 +333,7 @@ TEST_F(Rules, MapOpsInStaticModeAndInAuto) {
       "version: '1.0'\nstatic_kernel_map: {step: default.b}\n"
       "dispatch_rules: [{operation: step, kernel: default.c}]\n")
       .or_throw();
-  EXPECT_EQ(ran(4), 2);  // auto: static where mapped
+  EXPECT_EQ(ran(4), 2);  // mode auto uses the static map where it has an entry
   EXPECT_EQ(ran(4, 0, fixed), 2);
   Options config;
   config.mode = Mode::kConfig;
@@ -419,7 +420,7 @@ dispatch_rules:
   EXPECT_EQ(bare_.runtime.rules().config().kernel_locks.size(), 1u);
 }
 
-// vllm-plugin-FL ignores a configuration file that is not there in silence.
+// vllm-plugin-FL silently ignores a missing configuration file.
 TEST(PeersDefects, AMissingConfigurationFileIsReported) {
   Runtime runtime(RuntimeSettings{.environment = false, .config = "/nowhere/rules.yaml"});
   ASSERT_THAT(runtime.problems(), SizeIs(1));
@@ -477,7 +478,7 @@ TEST_F(Rules, OnOpsThatAreRegisteredLaterAreCheckedThen) {
       HasSubstr("error: dispatch_rules[1].conditions.n_gte: expected a whole number, got abc"));
   EXPECT_THAT(told(), both);
   EXPECT_THAT(logged, both);
-  // Only once, and no longer than the rules are in force.
+  // The warning comes once, and only while the rules are in force.
   Changes more;
   more.add_kernel(kernel_of("later", "default.z", 7));
   bare_.runtime.apply(std::move(more)).or_throw();
@@ -515,7 +516,7 @@ score:
               HasSubstr(R"j("priority": 130, "adjusted_priority": 2060, "scores": [{"name": )j"
                         R"j("boost c", "place": "score[0] (rules.yaml:4)", "add": 900, )j"
                         R"j("multiply": 1}, {"name": null,)j"));
-  // An entry that does not hold for the call is not mentioned.
+  // An entry that does not apply to the call is not mentioned.
   EXPECT_THAT(explain(63).candidates[0].scores, SizeIs(1));
 }
 
@@ -536,7 +537,7 @@ TEST_F(Rules, ThatSetTheFallbackOrderAreExplained) {
   EXPECT_EQ(e.candidates[1].placed_by, "defaults.fallback_policy (rules.yaml:2)");
 }
 
-// The file of the system that had them first, with its ops and kernels.
+// Loads an unchanged file of the system that introduced such rules, with its ops and kernels.
 TEST(PeersRules, LoadUnchanged) {
   Bare bare(
       "attention.causal(out!: T[batch, seq, dim], q: T[batch, seq, dim]) where T in {f16, bf16, "
@@ -560,7 +561,8 @@ fallback_chains: {attention.causal: [flash_attention_v2, xformers_memory_efficie
                                        "layerzero.yaml");
   ASSERT_TRUE(r.ok()) << to_string(r.problems[0]);
   ASSERT_TRUE(bare.runtime.rules().set(r.config).ok());
-  // It locks the op to a kernel that it does not allow: nothing is left, and it says so.
+  // The file locks the op to a kernel that it does not allow, so no kernel is left, and the error
+  // says so.
   const Status s = bare.runtime.resolve("attention.causal(bf16[8,4,4])").status();
   EXPECT_EQ(s.code(), Code::kNoKernel);
   EXPECT_THAT(s.to_string(), HasSubstr("flash_attention_v2: not_allowed_kernel"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thousand kernels of other ops cost a hit nothing. Times are compared within one run, as medians, and
-// tried again: the bound only catches what grows with the number of kernels.
+// A thousand kernels of other ops do not make a hit slower. The test compares medians within one
+// run and retries: the bound only catches costs that grow with the number of kernels.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,7 +56,7 @@ TEST(Scale, KernelsOfOtherOpsCostAHitNothing) {
   EXPECT_LT(best, 1.5);
 }
 
-// Changing one op does not plan the others again.
+// A change of one op does not make new plans for other ops.
 TEST(Scale, AChangeOfOneOpLeavesThePlansOfOthers) {
   Bare bare;
   ASSERT_TRUE(bare.add(kernel_of("copy", "a", 1)).ok());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scopes: they belong to the thread, nest, follow the process in unset fields, and leave nothing behind.
+// Scopes belong to a thread, nest, follow the process in unset fields, and leave nothing behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/bound.h>
@@ -32,7 +32,7 @@ class Scopes : public ::testing::Test {
     for (const yard_kernel_t& k : kernels) c.add_kernel(k);
     bare_.runtime.apply(std::move(c)).or_throw();
   }
-  // Which kernel a call runs here and now; -1 for an error.
+  // Returns the kernel that a call runs here, or -1 for an error.
   intptr_t ran() { return ran(x_.view); }
   intptr_t ran(const TensorView& x) {
     t_ran = 0;
@@ -78,7 +78,7 @@ TEST_F(Scopes, Nest) {
     const ScopedPolicy inner(by_default);
     EXPECT_EQ(ran(), 1);
     {
-      // Deny lists add up; the inner preference is the stronger.
+      // Deny lists add up. The inner preference overrides the outer one.
       const ScopedPolicy third(Scope().prefer(Kind::kVendor).deny_vendors({"zeta"}));
       EXPECT_EQ(ran(), 1);
       const ScopedPolicy same(no_acme);
@@ -213,7 +213,7 @@ TEST_F(Scopes, ApplyToBoundHandles) {
     expect(1, "default.a");
   }
   {
-    const ScopedPolicy in(Scope().label("tenant", "blue"));  // decides nothing
+    const ScopedPolicy in(Scope().label("tenant", "blue"));  // does not affect the selection
     expect(2, "vendor.acme");
   }
   yard_kernel_t k = kernel_of("copy", "default.infer", 7, 99);
@@ -281,7 +281,7 @@ TEST_F(Scopes, CanBePassedToAnotherThread) {
   }).join();
 }
 
-// Ten thousand different ones: what is kept is bounded.
+// Memory stays bounded under ten thousand different scopes.
 TEST_F(Scopes, DoNotLeak) {
   for (int i = 0; i < 10000; ++i) {
     const ScopedPolicy in(
@@ -295,7 +295,7 @@ TEST_F(Scopes, DoNotLeak) {
   EXPECT_EQ(ran(), 2);
 }
 
-// Overlays that are forgotten while memos of them exist are not used.
+// Dropped overlays are not used, even if memos of them exist.
 TEST_F(Scopes, ForgottenOverlaysAreNotUsed) {
   std::vector<Scope> scopes;
   for (int i = 0; i < 600; ++i)

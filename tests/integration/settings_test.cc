@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings of a rule file for parts other than the dispatcher: each has an effect.
+// Settings of a rule file for parts other than the dispatcher have an effect.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

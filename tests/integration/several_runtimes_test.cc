@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several runtimes in one process: settings and events of one do not affect another; they end in any
-// order while threads use the others.
+// Several runtimes in one process: settings and events of one do not affect another, and they end
+// in any order while threads use the others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ intptr_t ran(Runtime& runtime) {
   return s.ok() ? t_ran : -1;
 }
 
-// With kernels of numbers that tell whose they are.
+// A runtime whose kernels have numbers that identify it.
 struct World {
   explicit World(intptr_t number) {
     bare.add(kernel_of("copy", "first", number + 1, 100)).or_throw();
@@ -76,7 +76,7 @@ TEST(SeveralRuntimes, PluginsAreSeparate) {
   EXPECT_EQ(ask(one.runtime()), 1);
   EXPECT_EQ(ask(two.runtime()), -1);
   EXPECT_THAT(two.runtime().plugins().list(), IsEmpty());
-  // The same library in both; one lets go of it.
+  // Both runtimes load the same library, and one unloads it.
   ASSERT_TRUE(two.runtime().plugins().load(path).ok());
   ASSERT_TRUE(one.runtime().plugins().unload("answer").value().wait(std::chrono::seconds(20)).ok());
   EXPECT_EQ(ask(one.runtime()), -1);
@@ -111,13 +111,13 @@ TEST(SeveralRuntimes, EndInAnyOrderWhileThreadsUseTheOthers) {
   std::atomic<bool> stop{false};
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;
-  // On the one that stays.
+  // These threads use the runtime that stays.
   for (int t = 0; t < 2; ++t)
     threads.emplace_back([&] {
       while (!stop) wrong += const_cast<World&>(lasting).ran() != 101;
     });
-  // Each of these has some that come and go, and calls on them and on the one that stays in turn: what a thread
-  // remembers of its last calls must not outlive the runtime they were made on.
+  // Each of these threads makes and ends runtimes, and alternates calls on them with calls on the
+  // one that stays. What a thread remembers of its calls must not outlive their runtime.
   for (size_t t = 0; t < 2; ++t)
     threads.emplace_back([&, t] {
       std::mt19937 random(static_cast<unsigned>(t));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals that interrupt calls, reloads, recordings, loads of plugins, waiting. System calls end
-// early with EINTR, since the handlers are installed without SA_RESTART; this must have no effect.
+// Signals interrupt calls, reloads, recordings, loads of plugins and waiting. The handlers are
+// installed without SA_RESTART, so system calls return EINTR. This must have no effect.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <signal.h>
@@ -28,7 +28,7 @@ constexpr Op<void(Out, In, int)> copy{"copy"};
 std::atomic<int> g_signals{0};
 void on_signal(int) { g_signals.fetch_add(1, std::memory_order_relaxed); }
 
-// Sends SIGALRM to the process by a timer and SIGUSR1 to the threads it is told of, all the time.
+// Sends SIGALRM to the process by a timer, and SIGUSR1 to the registered threads, all the time.
 class SignalStorm {
  public:
   SignalStorm() {
@@ -51,7 +51,7 @@ class SignalStorm {
       }
     });
   }
-  // While the threads it was told of are still there.
+  // The registered threads must still exist.
   void end() {
     stop_ = true;
     if (sender_.joinable()) sender_.join();

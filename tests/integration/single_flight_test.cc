@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One selection per class, however many threads need it at once; and what verifiers may do meanwhile.
+// Each class has one selection, however many threads need it at once. Also tests what verifiers may
+// do during a selection.
 #include <gtest/gtest.h>
 #include <yard/log.h>
 
@@ -28,7 +29,7 @@ Policy policy_without(const char* vendor) {
   return p;
 }
 
-// A verifier that does what a test wants.
+// A verifier that runs code of the test.
 struct Asked {
   std::atomic<int> times{0};
   std::function<void()> then = [] {};
@@ -85,7 +86,7 @@ TEST(SingleFlight, ManyThreadsOneSelection) {
 TEST(SingleFlight, DifferentClassesDoNotWaitForEachOther) {
   Bare bare;
   Asked asked;
-  std::latch both(2);  // two verifiers must be inside at once
+  std::latch both(2);  // both verifiers must run at once
   asked.then = [&] { both.arrive_and_wait(); };
   ASSERT_TRUE(bare.add(asking("copy", "a", asked)).ok());
   const auto on = copy.on(bare.runtime);
@@ -117,7 +118,7 @@ TEST(SingleFlight, AFailureIsReturnedToAllWaiters) {
   EXPECT_EQ(refused, 6);
 }
 
-// Two verifiers, each of which calls the other's op while it runs: waiting would deadlock.
+// Each of two verifiers calls the other's op while it runs, so waiting would deadlock.
 TEST(SingleFlight, VerifiersMayCallOps) {
   Bare bare;
   Changes c;
@@ -133,7 +134,7 @@ TEST(SingleFlight, VerifiersMayCallOps) {
   const auto call = [&](const auto& op) {
     if (depth > 0) return;
     ++depth;
-    both.arrive_and_wait();  // both classes are in flight now
+    both.arrive_and_wait();  // both classes are being selected now
     Floats out(4), x(4);
     if (!op(out.view, x.view, 0).ok()) ++failures;
     --depth;
@@ -169,7 +170,7 @@ TEST(SingleFlight, VerifiersMayNotChangeWhatIsBeingSelectedFrom) {
   for (const Status& s : {apply, policy, reset}) EXPECT_EQ(s.code(), Code::kWouldDeadlock);
 }
 
-// What a verifier waits for may change everything, and call the op that it is asked about.
+// A verifier may wait for a thread that changes the registry and calls the verifier's op.
 TEST(SingleFlight, VerifiersMayWaitForThreadsThatChangeAndCall) {
   Bare bare;
   Asked asked;
@@ -187,7 +188,7 @@ TEST(SingleFlight, VerifiersMayWaitForThreadsThatChangeAndCall) {
   EXPECT_TRUE(call().ok());
   EXPECT_TRUE(same_class.ok()) << same_class.to_string();
 
-  // Inside of a change, which plans the class again.
+  // The verifier makes a change inside a change that plans its class again.
   asked.times = 0;
   asked.then = [&] {
     if (asked.times > 1) return;
@@ -201,7 +202,7 @@ TEST(SingleFlight, VerifiersMayWaitForThreadsThatChangeAndCall) {
   };
   ASSERT_TRUE(bare.runtime.set_policy(strict_policy()).ok());
   for (const Status& s : {policy, apply, discover, after}) EXPECT_TRUE(s.ok()) << s.to_string();
-  // The outer change came last, and lost nothing of the others.
+  // The outer change came last and kept the other changes.
   EXPECT_TRUE(bare.runtime.policy().strict.value_or(false));
   EXPECT_TRUE(bare.runtime.policy().deny_vendors.empty());
   EXPECT_TRUE(call().ok());
@@ -240,8 +241,8 @@ TEST(SingleFlight, LogSinksMayChangeWhatTheyAreToldAbout) {
   EXPECT_EQ(t_ran, 3);
 }
 
-// A better kernel arrives while the selection for a class is under way: the plan that comes out of it
-// belongs to the past and must not be used by the calls that follow.
+// A better kernel arrives during the selection for a class. The plan of that selection is outdated
+// and must not serve later calls.
 TEST(SingleFlight, AChangeDuringASelectionIsSeenByTheNextCall) {
   Bare bare;
   Asked asked;
@@ -260,7 +261,7 @@ TEST(SingleFlight, AChangeDuringASelectionIsSeenByTheNextCall) {
   inside.wait();
   ASSERT_TRUE(bare.add(kernel_of("copy", "better", 2, 600)).ok());
   Floats out(4), x(4);
-  ASSERT_TRUE(on(out.view, x.view, 0).ok());  // does not wait for the other's selection either
+  ASSERT_TRUE(on(out.view, x.view, 0).ok());  // does not wait for the other selection
   EXPECT_EQ(t_ran, 2);
   changed.count_down();
   caller.join();
@@ -271,7 +272,7 @@ TEST(SingleFlight, AChangeDuringASelectionIsSeenByTheNextCall) {
   }
 }
 
-// Plan tables that a call holds for ever: what other classes leave behind stays bounded.
+// A call that never returns holds a plan table. The plans of other classes stay bounded.
 TEST(SingleFlight, AKernelThatNeverReturnsDoesNotKeepAllPlansAlive) {
   constexpr size_t kPlans = 16;
   Bare bare(kCopy, kPlans);

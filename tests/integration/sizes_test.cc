@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes of objects, which must not grow.
+// Objects must not grow beyond these sizes.
 #include <gtest/gtest.h>
 #include <unistd.h>
 #include <yard/yard.h>
@@ -15,7 +15,7 @@ TEST(Sizes, APlanWithAKeyOfFourWords) {
   EXPECT_LE(sizeof(exec::Plan) + 4 * sizeof(uint64_t), 300u);
 }
 
-// Of which the id has 128.
+// 128 bytes of the record are the id.
 TEST(Sizes, AResultRecord) { EXPECT_LE(sizeof(ResultRecord), 200u); }
 
 TEST(Sizes, AValueAndATensor) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// States that say how many bytes they hold, and that hold copies of a call's arguments.
+// States that report how many bytes they hold, and states that hold copies of a call's arguments.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/bound.h>
@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 std::atomic<int> g_made{0}, g_ended{0};
 std::atomic<bool> g_wrong_size{false};
 
-// Holds a copy of the weight `w`, as one that packs it would.
+// A state that holds a copy of the weight `w`, as one with packed weights would.
 struct Copied {
   explicit Copied(plugin::Named options) : counts(options.integer("counts")) { ++g_made; }
   ~Copied() { ++g_ended; }
@@ -55,7 +55,7 @@ plugin::Kernel copying() {
                                     "counts: int = 100", nullptr, "w: T[n]");
 }
 
-// One weight with its instance.
+// A weight and the instance that has loaded it.
 struct Loaded {
   Loaded(Runtime& runtime, int64_t counts = 100, int64_t n = 4)
       : weight(n), instance(Instance::make(runtime, "join", {{"counts", counts}}).value()) {
@@ -79,7 +79,7 @@ class StateBytes : public ::testing::Test {
     config.settings.state_bytes = bytes;
     bare_.runtime.rules().set(config).or_throw();
   }
-  // The kernel that served a call with this weight.
+  // Returns the kernel that served a call with this weight.
   std::string call(const Instance& instance, const TensorView& weight) {
     Floats out(weight.numel()), x(weight.numel());
     ResultRecord record;
@@ -108,7 +108,7 @@ TEST_F(StateBytes, AreReported) {
   EXPECT_THAT(to_json(stats()), HasSubstr("\"states\": 2, \"state_bytes\": 150"));
 }
 
-// A state is made once to find out that it does not fit. Other kernels serve.
+// The state is created once to learn that it does not fit. Other kernels serve the call.
 TEST_F(StateBytes, AStateBeyondTheBoundIsRefusedUntilThereIsRoom) {
   bound(250);
   std::deque<Loaded> all;
@@ -128,7 +128,7 @@ TEST_F(StateBytes, AStateBeyondTheBoundIsRefusedUntilThereIsRoom) {
   EXPECT_THAT(all[2].instance.call({out.view, x.view, all[2].weight.view}, o).to_string(),
               HasSubstr("its state would hold 100 bytes, and all states together hold at most 250 "
                         "(state_bytes)"));
-  // Room comes from another state that ends, or from a higher bound.
+  // There is room when another state ends or when the bound is raised.
   all.pop_front();
   EXPECT_EQ(call(all[1]), "default.copied");
   EXPECT_EQ(g_made, 4);
@@ -136,7 +136,7 @@ TEST_F(StateBytes, AStateBeyondTheBoundIsRefusedUntilThereIsRoom) {
   EXPECT_EQ(call(last), "default.plain");
   bound(300);
   EXPECT_EQ(call(last), "default.copied");
-  // A lower bound ends no state.
+  // Lowering the bound ends no state.
   bound(99);
   EXPECT_EQ(call(last), "default.copied");
   EXPECT_EQ(stats().state_bytes, 300u);
@@ -194,7 +194,7 @@ TEST_F(StateBytes, StayWithinTheBoundUnderThreads) {
   EXPECT_EQ(stats().state_bytes, 0u);
 }
 
-#if !defined(YARD_UNDER_TSAN)  // which dies on threads after a fork
+#if !defined(YARD_UNDER_TSAN)  // it does not survive threads after a fork
 TEST_F(StateBytes, OfAForkedChildAreItsOwn) {
   bound(300);
   std::deque<Loaded> all;
@@ -209,7 +209,7 @@ TEST_F(StateBytes, OfAForkedChildAreItsOwn) {
 }
 #endif
 
-// A weight with the name of a parameter stands for that argument.
+// A weight with the name of a parameter replaces that argument.
 TEST_F(StateBytes, ServeOnlyCallsWithTheWeightThatWasLoaded) {
   Loaded l(bare_.runtime, 100, 8);
   EXPECT_EQ(call(l), "default.copied");
@@ -217,7 +217,7 @@ TEST_F(StateBytes, ServeOnlyCallsWithTheWeightThatWasLoaded) {
   other.data.assign(8, 5);
   EXPECT_EQ(call(l.instance, other.view), "default.plain");
   EXPECT_EQ(result_, 5);
-  // The same memory in another form.
+  // Other views of the same memory do not match the weight.
   EXPECT_EQ(call(l.instance, TensorView(l.weight.data.data(), DType::f32, {4})), "default.plain");
   EXPECT_EQ(call(l.instance, TensorView(l.weight.data.data(), DType::f32, {4}, {2})),
             "default.plain");
@@ -257,7 +257,7 @@ TEST_F(StateBytes, WithoutLoadedWeightsTheKernelIsNotSelected) {
               HasSubstr("not_loaded"));
   EXPECT_EQ(bare_.runtime.explain("join(f32[4], f32[4])@cpu+loaded").value().selected,
             "default.copied");
-  // The reason goes when the weights are loaded, and comes back when they are taken away.
+  // The refusal ends when the weights are loaded, and returns when they are removed.
   empty.load({{"w", w.view}}).or_throw();
   EXPECT_EQ(call(empty, w.view), "default.copied");
   empty.load({}).or_throw();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels with state: created from options, loaded, prepared, run, ended; in this order, and each end once.
+// Tests kernels with state: states are created from options, loaded, prepared, run and destroyed in
+// this order, and each is destroyed once.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/bound.h>
@@ -23,7 +24,7 @@ using std::chrono::steady_clock;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// What a scaling kernel keeps.
+// The state of a scaling kernel.
 struct Kept {
   double by = 0;
   std::string mode;
@@ -38,7 +39,7 @@ struct Log {
   std::atomic<Gate> gate{kOpen};  // create() waits until it is open
   std::atomic<bool> destroy_waits{false}, destroy_ends_its_thread{false};
 
-  // States are destroyed on another thread.
+  // Waits for another thread to destroy all states.
   bool all_destroyed() {
     return eventually([this] { return created == destroyed; });
   }
@@ -149,7 +150,7 @@ TEST_F(States, AreMadeFromOptionsAndWeights) {
     ASSERT_TRUE(by5.call({out_.view, x_.view}).ok());
     EXPECT_EQ(out_.data[0], 15.5f);
     EXPECT_EQ(g_log.created, 2);
-    // Other weights, another state.
+    // Other weights need another state.
     bias = 2;
     by5.load({{"bias", b}}).or_throw();
     EXPECT_EQ(g_log.destroyed, 1);
@@ -184,7 +185,7 @@ TEST_F(States, AreBounded) {
   EXPECT_TRUE(g_log.all_destroyed());
 }
 
-// More of them than there are threads for hanging ones.
+// There are more hanging destroy() calls than threads for them.
 TEST_F(States, ADestroyThatHangsStopsNoCallAndNoRuntime) {
   g_log.destroy_waits = true;
   const auto begin = steady_clock::now();
@@ -270,7 +271,8 @@ TEST_F(States, AMisspeltWeightIsAnError) {
   EXPECT_TRUE(i.load({{"bias", x_.view}}).ok());
 }
 
-// As with options: a kernel declines what it does not know, and one that knows it serves.
+// A kernel declines a weight that it does not know, as it does for options, and a kernel that knows
+// it serves.
 TEST_F(States, AKernelWithoutTheWeightDeclines) {
   yard_kernel_t other = stateful();
   other.id = "default.other", other.priority = 500, other.weights_schema = "scale?: f32[n]";
@@ -328,7 +330,8 @@ TEST_F(States, EndWhenTheirKernelIsRemovedAndNoCallUsesThem) {
   EXPECT_EQ(i.call({out_.view, x_.view}).code(), Code::kNoKernel);
 }
 
-// The call began before the kernel was removed, and its state is ready after all states of the kernel were dropped.
+// A call begins before the kernel is removed. Its state is ready after all states of the kernel
+// were dropped.
 TEST_F(States, RemovalFinishesThoughACallCreatesItsStateDuringIt) {
   Instance i = instance();
   for (const bool plain : {false, true}) {
@@ -400,8 +403,9 @@ TEST_F(States, UnderThreads) {
   EXPECT_TRUE(g_log.all_destroyed());
 }
 
-#if !defined(YARD_UNDER_TSAN)  // which dies on threads after a fork
-// A child has states of its own, whatever its parent's threads were at; weights stay, and kernels go with their states.
+#if !defined(YARD_UNDER_TSAN)  // it does not survive threads after a fork
+// A child makes its own states, whatever the threads of its parent were doing. Its weights stay,
+// and removing a kernel also removes its states.
 TEST_F(States, AreRecreatedInForkedChildren) {
   Floats bias{1};
   bias.data[0] = 10;

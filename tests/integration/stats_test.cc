@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runtime::stats(): sums equal the calls that were made, from many threads, across reloads, unloads and forks.
+// The sums of Runtime::stats() equal the calls that were made, from many threads and across
+// reloads, unloads and forks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -30,7 +31,7 @@ struct World {
     static const char* const reads[] = {"n", nullptr};
     yard_kernel_t a = kernel_of("twice", "default.a", 0), b = kernel_of("twice", "default.b", 0);
     a.run = ok, a.priority = 20, b.run = ok, b.priority = 10;
-    // Every size is a class of its own.
+    // Every size has its own class.
     a.verify = [](const yard_query_t*, yard_verdict_t*) -> int32_t { return YARD_OK; };
     a.verify_reads = reads;
     Changes c;
@@ -44,7 +45,7 @@ struct World {
     return runtime.call(
         "twice", {TensorView(out.data(), DType::f32, {n}), TensorView(in.data(), DType::f32, {n})});
   }
-  // Of one kernel; empty: of all.
+  // Returns the calls of a kernel, or of all kernels.
   uint64_t calls(std::string_view kernel = {}) const {
     uint64_t sum = 0;
     for (const CallStats& c : runtime.stats().calls)
@@ -71,17 +72,17 @@ TEST(Stats, EveryFormOfCallCounts) {
   ASSERT_EQ(s.calls.size(), 1u);
   EXPECT_THAT(s.calls[0].call, ::testing::StartsWith("twice(f32[64]"));
   EXPECT_EQ(s.calls[0].mode, "dynamic");
-  // One in 128 at random; far from none and from all.
+  // One in 128 calls is timed at random, so the bounds are wide.
   EXPECT_GE(s.calls[0].latency.count, 5u);
   EXPECT_LE(s.calls[0].latency.count, 60u);
   ASSERT_EQ(s.ops.size(), 1u);
   EXPECT_EQ(s.ops[0].calls, 2000u);
   EXPECT_GE(s.ops[0].misses, 1u);
-  EXPECT_LE(s.ops[0].misses, 2u);  // with options there may be an entry of its own
+  EXPECT_LE(s.ops[0].misses, 2u);  // calls with options may have a cache entry of their own
   EXPECT_EQ(s.ops[0].hits + s.ops[0].misses, 2000u);
 }
 
-// Also where something watches the kernels of a plan.
+// Breakers and canaries watch the kernels of a plan.
 TEST(Stats, WatchedCallsAreTimedAsOftenAsOthers) {
   World w;
   Config rules;
@@ -182,7 +183,7 @@ TEST(Stats, ReloadsAreCountedWithTheirErrors) {
   EXPECT_THAT(s.last_error, ::testing::HasSubstr("/nonexistent/rules.yaml"));
 }
 
-#if !defined(YARD_UNDER_TSAN)  // which does not follow forks
+#if !defined(YARD_UNDER_TSAN)  // it does not follow forks
 TEST(Stats, AForkedChildStartsAtZero) {
   World w;
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(w.call(8).ok());

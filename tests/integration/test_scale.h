@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the long tests are. TEST_SCALE multiplies the rounds of those that are declared with
-// SCALES in CMakeLists.txt; without it they have as many as every change can afford.
+// The length of the long tests. TEST_SCALE multiplies the rounds of tests that are declared with
+// SCALES in CMakeLists.txt. The default is short enough to run for every change.
 #pragma once
 
 #include <yard/abi.h>
@@ -15,8 +15,8 @@ inline int scaled(int rounds) {
   return rounds * (factor > 0 ? factor : 1);
 }
 
-// Fewer under a sanitizer, which makes a round many times as long and finds what is illegal in any of them. Rare
-// combinations are for the release build.
+// Reduces the rounds under a sanitizer, which is many times slower and finds undefined behaviour in
+// any round. The release build covers rare combinations.
 template <class Number>
 constexpr Number fewer(Number rounds) {
 #if defined(YARD_UNDER_ASAN) || defined(YARD_UNDER_TSAN)

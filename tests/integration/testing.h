@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the integration tests share: short descriptors, a runtime with nothing in it, tensors with
-// memory of their own, and kernels that leave a trace of having run.
+// Shared by the integration tests: short descriptors, an empty runtime, tensors with memory, and
+// kernels that record that they ran.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace yard::testing {
 
 inline constexpr const char* kCopy = "copy(out!: T[n], x: T[n], by: int = 0) where out may_alias x";
 
-// The `self` of the kernel that ran last on this thread; tests use small numbers for it.
+// The `self` of the kernel that ran last on this thread. Tests use small numbers for it.
 inline thread_local intptr_t t_ran = 0;
 
 inline int32_t leave_trace(yard_call_t* call, const yard_value_t*, uint32_t) {
@@ -43,7 +43,7 @@ inline yard_kernel_t kernel_of(const char* op, const char* id, intptr_t self,
   return d;
 }
 
-// A runtime with a backend `test`, one op, and nothing else.
+// A runtime that contains only a backend `test` and one op.
 struct Bare {
   explicit Bare(const char* schema = kCopy, size_t plans_per_op = 4096)
       : runtime(settings(plans_per_op)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that end inside scopes and kernels. Nothing leaks (the address sanitizer checks), no thread waits for them, and
-// the next thread starts clean.
+// Threads that end inside scopes and kernels. Nothing leaks (the address sanitizer checks), no
+// thread waits for them, and the next thread starts clean.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <yard/bound.h>
@@ -45,7 +45,7 @@ class ThreadEnds : public ::testing::Test {
   }
   ~ThreadEnds() override { g_inside = nullptr; }
 
-  // `cpp`: its entries are made by plugin.hpp, which catches exceptions.
+  // If `cpp`, plugin.hpp makes the entries and catches exceptions.
   void add_ends(bool cpp) {
     yard_kernel_t k = kernel_of("copy", "ends", 9, 900);
     k.run = run_ends;
@@ -65,7 +65,7 @@ class ThreadEnds : public ::testing::Test {
     c.remove_kernel("copy", id);
     return bare_.runtime.apply(std::move(c)).value();
   }
-  // A new thread, which is given what the last one left.
+  // Checks that a new thread, which may get the memory of the last one, starts clean.
   void expect_next_is_clean(intptr_t kernel) {
     std::thread([&] {
       EXPECT_EQ(ran(), kernel);
@@ -85,14 +85,14 @@ TEST_F(ThreadEnds, InsideScopesAndTraces) {
       EXPECT_EQ(ran(), 2);
       const ScopedPolicy inner(Scope().strict(true));
       const TraceScope trace;
-      EXPECT_EQ(ran(), 0);  // written down, not run
+      EXPECT_EQ(ran(), 0);  // recorded by the trace, but not run
       pthread_exit(nullptr);
     });
     expect_next_is_clean(1);
   }
 }
 
-// However the call was made, and with memory that the kernel asked for.
+// The thread ends in a call made in any way, with workspace for the kernel.
 class InAKernel : public ThreadEnds, public ::testing::WithParamInterface<bool> {};
 INSTANTIATE_TEST_SUITE_P(OfPluginHpp, InAKernel, ::testing::Bool());
 TEST_P(InAKernel, AThreadEnds) {
@@ -128,8 +128,8 @@ TEST_P(InAKernel, AThreadEnds) {
     }
   g_ends = false;
   expect_next_is_clean(9);
-  frozen.reset();  // which holds its kernel
-  // No thread counts as inside any more.
+  frozen.reset();  // the handle holds the kernel
+  // No thread counts as a user of the kernel any more.
   EXPECT_TRUE(remove("ends").wait(seconds(20)).ok());
 }
 

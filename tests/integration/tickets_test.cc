@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tickets: when removed objects are released. Waiting inside a kernel is an error.
+// Tickets tell when removed objects are released. Waiting inside a kernel is an error.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -54,7 +54,8 @@ TEST_F(Tickets, OnlyTicketsWaitForCallsInFlight) {
   EXPECT_FALSE(t.done());
   EXPECT_EQ(t.wait(milliseconds(5)).code(), Code::kDeadline);
   EXPECT_FALSE(watch.expired());
-  // A later change has nothing to wait for: a stuck kernel holds back only what it uses.
+  // A blocked kernel delays only changes to what it uses, so a later change has nothing to wait
+  // for.
   ASSERT_TRUE(bare_.add(kernel_of("copy", "b", 2)).ok());
   EXPECT_TRUE(remove("b").wait(seconds(10)).ok());
   kernel_.release();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TraceScope: calls are checked, shaped and recorded instead of run.
+// Inside a TraceScope, calls are checked, shaped and recorded instead of run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/trace.h>
@@ -33,7 +33,7 @@ class Trace : public ::testing::Test {
 };
 
 TEST_F(Trace, RecordsInsteadOfRunning) {
-  ASSERT_TRUE(call(b_.view, a_.view).ok());  // the thread has a memo of such calls
+  ASSERT_TRUE(call(b_.view, a_.view).ok());  // makes a memo of such calls
   t_ran = 0;
   TraceScope trace;
   ASSERT_TRUE(call(b_.view, a_.view, 7).ok());
@@ -123,7 +123,7 @@ TEST_F(Trace, DoesNotAffectOtherThreads) {
 
 TEST_F(Trace, RecordsBoundAndPackedCalls) {
   Floats w(8);
-  constexpr Op<void(Out, In, In, float)> rms_norm{"rms_norm"};  // of the shared runtime
+  constexpr Op<void(Out, In, In, float)> rms_norm{"rms_norm"};  // on the shared runtime
   const auto bound = bind(rms_norm, b_.view, a_.view, w.view).value();
   TraceScope trace;
   ASSERT_TRUE(bound(b_.view, a_.view, w.view, 1e-6f).ok());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel behind random transforms equals the kernel on prepared inputs: layouts, dtypes, padding, alignment, strides,
-// empty sizes, selected anew and from the cache.
+// A kernel behind random transforms equals the kernel on prepared inputs. Layouts, dtypes, padding,
+// alignment, strides and empty sizes vary, and calls are selected again and served from the cache.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -50,7 +50,7 @@ void store(const yard_tensor_t& t, std::initializer_list<int64_t> index, float v
   op::store(from_dlpack(t.dtype), at + offset * (t.dtype.bits / 8), static_cast<double>(v));
 }
 
-// Layouts of the four-dimensional tensors, each with the place of b, s, h, d in it.
+// Layouts of the four-dimensional tensors, each with the positions of b, s, h and d.
 struct Layout {
   const char* text;
   int at[4];
@@ -62,7 +62,7 @@ constexpr Layout kLayouts[] = {{nullptr, {0, 1, 2, 3}},
                                {"dim seq batch heads", {2, 1, 3, 0}},
                                {"column-major", {0, 1, 3, 2}}};
 
-// The kernel: what it wants, and where it finds it.
+// What the kernel wants of its arguments, and where it finds them.
 struct Wants {
   Layout out, x;
   bool bias_swapped = false;
@@ -70,10 +70,10 @@ struct Wants {
   uint64_t dtypes = 0;
   int64_t align = 0;
   bool rows = false;
-  int place[6];  // of out, x, bias, total, by and a constant
+  int place[6];  // positions of out, x, bias, total, by and a constant
   std::deque<Param> params;
   std::vector<const yard_param_t*> list;
-  std::string wrong;  // what it got and did not want
+  std::string wrong;  // arguments that the kernel did not want
 };
 
 const yard_tensor_t* tensor(const yard_value_t& v) {
@@ -109,7 +109,7 @@ int32_t run_mix(yard_call_t* call, const yard_value_t* args, uint32_t) {
     return f(at(l, b, s, h, d, 0), at(l, b, s, h, d, 1), at(l, b, s, h, d, 2),
              at(l, b, s, h, d, 3));
   };
-  // The sizes of the op are those of `total`, which is not padded, and of x but for its last dimension.
+  // The sizes of the op come from `total`, which is not padded. The last one comes from x.
   const int64_t sizes[] = {x.shape[w.x.at[0]], x.shape[w.x.at[1]], x.shape[w.x.at[2]],
                            x.shape[w.x.at[3]]};
   for (int64_t b = 0; b < sizes[0]; ++b)
@@ -119,7 +119,7 @@ int32_t run_mix(yard_call_t* call, const yard_value_t* args, uint32_t) {
           const float v = at4(w.x, b, s, h, d, [&](int64_t i, int64_t j, int64_t k, int64_t l) {
             return load(x, {i, j, k, l});
           });
-          // A pad of zeros is in the sums without effect.
+          // Padding with zeros does not change the sums.
           const bool real = b < total.shape[0] && h < total.shape[1];
           float more = 0;
           if (bias != nullptr) {
@@ -137,7 +137,8 @@ int32_t run_mix(yard_call_t* call, const yard_value_t* args, uint32_t) {
   return YARD_OK;
 }
 
-// A tensor with memory of its own: dimensions in a random order in memory, with gaps, perhaps not aligned.
+// A tensor with memory. Its dimensions have a random order in memory, with gaps and perhaps without
+// alignment.
 class Tensor {
  public:
   Tensor(Random& r, DType t, std::vector<int64_t> shape, bool may_repeat)
@@ -205,7 +206,7 @@ void make_params(Random& r, Wants& w) {
   for (const Param& p : w.params) w.list.push_back(&p.d);
 }
 
-// The same on the caller's own tensors.
+// Computes the expected result on the caller's own tensors.
 void expect_mix(const TensorView& out, const TensorView& x, const TensorView* bias,
                 const TensorView& total, float by) {
   const auto n = x.shape();
@@ -239,7 +240,7 @@ std::string try_once(uint64_t seed) {
     const std::vector<std::byte> x_before = x.memory(), out_before = out.memory();
     const std::vector<std::byte> total_before = total.memory();
     const TensorView& to = in_place ? x.view() : out.view();
-    // From another copy of the input, which the output may overwrite.
+    // Reads a copy of the input, because the output may overwrite it.
     std::vector<std::byte> copy = x_before;
     const TensorView source(
         copy.data() + (static_cast<std::byte*>(x.view().data()) - x.memory().data()), t,
@@ -247,7 +248,7 @@ std::string try_once(uint64_t seed) {
     expect_mix(to, source, has_bias ? &bias.view() : nullptr, total.view(), 0.5f);
     const std::vector<std::byte> expected = in_place ? x.memory() : out.memory();
     const std::vector<std::byte> expected_total = total.memory();
-    // Selected; from the cache; and from a memo, if there is one.
+    // The calls are selected, then served from the cache, then from a memo if there is one.
     for (int again = 0; again < 3; ++again) {
       x.memory() = x_before, out.memory() = out_before, total.memory() = total_before;
       Options o;

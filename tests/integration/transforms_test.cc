@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels with parameters of their own, from outside: plans, memos and handles with transforms in play, where they are
-// forbidden, what a call reports, fallback, canaries and verification.
+// Kernels with parameters of their own as users see them: plans, memos and handles with transforms,
+// where transforms are forbidden, what a call reports, fallback, canaries and verification.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/c.h>
@@ -29,13 +29,13 @@ constexpr Op<void(Out, In, int)> copy_op{"copy"};
 
 thread_local int t_compact = 0;  // calls of the kernel below with a compact x
 
-// Takes compact vectors only.
+// Takes only compact vectors.
 void copy_compact(plugin::Call, plugin::Tensor out, plugin::Tensor x, int64_t) {
   ASSERT_TRUE(x.is_compact() && out.is_compact());
   ++t_compact;
   for (int64_t i = 0; i < x.numel(); ++i) out.data<float>()[i] = x.data<float>()[i];
 }
-// Takes all.
+// Takes all vectors.
 void copy_any(plugin::Call, plugin::Tensor out, plugin::Tensor x, int64_t) {
   for (int64_t i = 0; i < x.numel(); ++i) out.at<float>(i) = x.at<float>(i);
 }
@@ -178,7 +178,7 @@ TEST(ForbiddenTransforms, AreAnOptionOfTheCInterface) {
 
 // ---- A library's attention behind a built-in op ----
 
-// softmax(q k^T scale) v on [batch, heads, seq, dim] in f32, query heads in groups.
+// Computes softmax(q k^T scale) v on [batch, heads, seq, dim] in f32, with grouped query heads.
 void bhsd_attention(plugin::Call, plugin::Tensor q, plugin::Tensor k, plugin::Tensor v,
                     plugin::Tensor out, double scale) {
   const int64_t seq = q.size(2), keys = k.size(2), dim = q.size(3),
@@ -303,7 +303,7 @@ TEST(TransformCanary, ChecksAndRepairsTheCallersTensors) {
   for (size_t i = 0; i < 16; ++i) EXPECT_EQ(to[i], i % 2 == 0 ? 2.0f : 0.0f) << i;
 }
 
-// With parameters in another order; and the meaning of the op for all dtypes.
+// A kernel with parameters in another order, and the meaning of the op for all dtypes.
 struct Swapped {
   static void right(plugin::Call call, plugin::Tensor x, int64_t by, plugin::Tensor out) {
     EXPECT_EQ(x.dtype(), uint32_t{YARD_F32});

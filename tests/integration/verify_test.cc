@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifying kernels of a whole runtime: which are verified, that policy and caches are ignored, and that it ends
-// on request.
+// Verifies the kernels of a whole runtime: which kernels are verified, that policy and caches are
+// ignored, and that verification stops on request.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/verify.h>
@@ -60,7 +60,7 @@ TEST(Verify, ReportsProgressAndCanBeEnded) {
   EXPECT_EQ(report.kernels.size(), 3u);
 }
 
-// Right, but for one hidden size.
+// Right except for one hidden size.
 template <int64_t kWrong>
 void narrow_norm(plugin::Call, plugin::Tensor out, plugin::Tensor x, plugin::Tensor weight,
                  double eps) {
@@ -77,7 +77,7 @@ void narrow_norm(plugin::Call, plugin::Tensor out, plugin::Tensor x, plugin::Ten
   }
 }
 
-// A runtime with a kernel that takes f32 and hidden sizes that are multiples of 128.
+// Returns a runtime with a kernel that takes f32 and hidden sizes that are multiples of 128.
 template <int64_t kWrong>
 std::unique_ptr<Runtime> with_narrow_kernel() {
   static const yard_limit_t limits[] = {plugin::dtypes({YARD_F32}), plugin::compact(),
