@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program yard-chat, on a small model of random weights.
+// Runs the program yard-chat on a small model of random weights.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -27,7 +27,7 @@ class YardChat : public testing::Test {
     m.more = [&](GgufWriter& w) { w.value("tokenizer.chat_template", chat_template); };
     std::ofstream(path_, std::ios::binary) << m.bytes();
   }
-  // What it prints, with errors; its exit code in code_. Greedy.
+  // Runs greedily. Returns the output with errors, and stores the exit code in code_.
   std::string run(const std::string& options, const std::string& input = "") {
     return run_sampled("--temperature 0 " + options, input);
   }
@@ -54,7 +54,7 @@ TEST_F(YardChat, PrintsOneObject) {
   const json o = run_json("--tokens 9 hello");
   EXPECT_EQ(code_, 0);
   const Vocabulary v;
-  EXPECT_EQ(o["prompt_tokens"][0], v.control_id(0));  // of the template
+  EXPECT_EQ(o["prompt_tokens"][0], v.control_id(0));  // the template starts with this token
   EXPECT_EQ(o["tokens"].size(), 9u);
   EXPECT_EQ(o["stopped"], "tokens");
   EXPECT_GT(o["prompt_ms"], 0);
@@ -73,7 +73,7 @@ TEST_F(YardChat, TakesThePromptFromStandardInputToo) {
   EXPECT_EQ(run_json("--raw --tokens 5", "hello")["tokens"], tokens);
   EXPECT_EQ(run_json("--raw -n 5 -t 1 -p hello")["tokens"], tokens);
   const std::string file = path_ + ".txt";
-  std::ofstream(file) << "hello\n";  // the newline at the end is no part of it
+  std::ofstream(file) << "hello\n";  // the program ignores the newline at the end
   EXPECT_EQ(run_json("--raw --tokens 5 --file " + file)["tokens"], tokens);
   std::remove(file.c_str());
   EXPECT_THAT(run("--file " + file),
@@ -144,7 +144,7 @@ TEST_F(YardChat, DoesNotRecogniseControlTokensInPrompts) {
 TEST_F(YardChat, WritesTheTextOfItsTokens) {
   const std::string text = run_json("--raw --tokens 30 hello")["text"];
   const std::string plain = run("--raw --tokens 30 hello");
-  // JSON and terminals get U+FFFD for what is no UTF-8; bytes that are no start of a character are written as they are.
+  // Only the first character is compared, because JSON replaces invalid UTF-8 by U+FFFD.
   EXPECT_EQ(text.substr(0, 1), plain.substr(0, 1));
   EXPECT_EQ(plain.back(), '\n');
 }
@@ -165,7 +165,7 @@ TEST_F(YardChat, StopsWhereTheContextEnds) {
   const json o = run_json("--raw --context 8 hello-abc");
   EXPECT_EQ(o["stopped"], "context");
   EXPECT_EQ(o["prompt_tokens"].size() + o["tokens"].size(),
-            9u);  // the last token is not computed on
+            9u);  // the last token needs no room in the context
   EXPECT_THAT(run("--raw --context 3 hello-abc"),
               HasSubstr("tokens, and the context of 3 has room for 3"));
   EXPECT_EQ(code_, 1);
@@ -176,7 +176,7 @@ TEST_F(YardChat, ShowsWhereTheTimeGoes) {
   for (const char* part :
        {"prompt", "decode", "linear", "of copy", "outside of kernels", "tokens a second"})
     EXPECT_THAT(out, HasSubstr(part));
-  EXPECT_THAT(out, Not(testing::ContainsRegex("-[0-9]")));  // no negative time
+  EXPECT_THAT(out, Not(testing::ContainsRegex("-[0-9]")));  // times are never negative
 }
 
 TEST_F(YardChat, ExplainsErrors) {
@@ -186,7 +186,7 @@ TEST_F(YardChat, ExplainsErrors) {
   EXPECT_EQ(code_, 2);
   EXPECT_THAT(run("--context 16777217 hello"), HasSubstr("--context: Value 16777217 not in range"));
   EXPECT_EQ(code_, 2);
-  EXPECT_THAT(run("--model / hello"), HasSubstr("--model"));  // twice
+  EXPECT_THAT(run("--model / hello"), HasSubstr("--model"));  // run() also passes --model
   EXPECT_THAT(run("--context 200 --tokens 1 hello"),
               HasSubstr("warning: the model was trained for 128 tokens"));
   EXPECT_THAT(run("--config /none.yaml hello"), HasSubstr("/none.yaml"));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversations: what is computed again when turns are forgotten, and what errors and interrupts leave.
+// Tests conversations: which tokens are computed again when turns are forgotten, and the state
+// after errors and interrupts.
 #include "conversation.h"
 
 #include <gmock/gmock.h>
@@ -40,7 +41,7 @@ TEST_F(ConversationTest, ContinuesAsIfAllWereOnePrompt) {
   const Answer first = c.answer("hello"), second = c.answer("12 hello");
   EXPECT_EQ(c.turns(), 2u);
   EXPECT_EQ(first.forgotten + second.forgotten, 0u);
-  // The last token of the first answer and the end of it were not computed before.
+  // The first turn did not compute the last token of its answer and the end of the answer.
   EXPECT_EQ(second.prompt.front(), first.ids.back());
   Conversation again(settings(0, 4));
   EXPECT_EQ(again.answer("hello").ids, first.ids);
@@ -59,7 +60,7 @@ TEST_F(ConversationTest, ForgetsTheOldestTurnsWhenTheContextIsFull) {
     EXPECT_EQ(last.stopped, "tokens") << i;
     forgotten += last.forgotten;
     EXPECT_EQ(c.turns() + forgotten, static_cast<size_t>(i + 1));
-    EXPECT_LE(c.tokens(), 96u + 4u);  // what ends the last answer is not computed yet
+    EXPECT_LE(c.tokens(), 96u + 4u);  // the end of the last answer is not computed yet
   }
   EXPECT_GT(forgotten, 2u);
   EXPECT_GT(c.turns(), 1u);
@@ -109,7 +110,7 @@ TEST_F(ConversationTest, AnInterruptEndsTheAnswerAndKeepsWhatThereIs) {
   EXPECT_GE(a.ids.size(), 3u);
   EXPECT_LT(a.ids.size(), 50u);
   EXPECT_EQ(c.turns(), 1u);
-  // Before the first token the turn does not count.
+  // A turn that is interrupted before its first token does not count.
   EXPECT_EQ(c.answer("hello", {}, [] { return true; }).stopped, "interrupted");
   EXPECT_EQ(c.turns(), 1u);
   EXPECT_EQ(c.answer("hello").stopped, "tokens");
@@ -138,7 +139,7 @@ TEST_F(ConversationTest, RefusesAContextBeyondTheMemory) {
   }
 }
 
-// Replacing them one by one would take minutes.
+// Replacing the escapes one by one would take minutes.
 TEST_F(ConversationTest, ReadsALongTemplate) {
   std::string text = "<|im_start|>system";
   for (int i = 0; i < 1 << 20; ++i) text += "\\n";

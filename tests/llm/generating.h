@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generations for tests: a model that the tests write, prompts, and the greedy tokens after them in float64 (expected.py),
-// which every kernel must choose: the second best is always further away than the kernels' error.
+// Generations for tests: a model that the tests write, prompts, and their greedy tokens from a
+// forward pass in float64 (expected.py). Every kernel must choose these tokens, because the second
+// best token is always further away than the error of the kernels.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +24,7 @@ struct Expected {
   Ids prompt, tokens;
 };
 
-// A line for each prompt: tokens, a bar, tokens.
+// Each line contains the tokens of a prompt, a bar, and the tokens that follow.
 inline std::vector<Expected> read_expected(const std::string& path) {
   std::vector<Expected> all;
   std::ifstream in(path);
@@ -42,7 +43,7 @@ inline std::vector<Expected> read_expected(const std::string& path) {
   return all;
 }
 
-// By the names of yard-chat --policy.
+// Accepts the names of yard-chat --policy.
 inline yard::Policy policy_named(const std::string& name) {
   yard::Policy p;
   if (name == "reference") p.reference_only = true;
@@ -52,7 +53,7 @@ inline yard::Policy policy_named(const std::string& name) {
 }
 inline constexpr const char* kPolicies[] = {"reference", "simd", "vendor", "default"};
 
-// Continues a session greedily; `before_each` gets the number of the token.
+// Continues a session greedily. `before_each` gets the index of each token.
 inline Ids continued(Session& session, size_t count,
                      const std::function<void(size_t)>& before_each = {}) {
   Ids tokens;

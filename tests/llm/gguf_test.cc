@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reader of GGUF files: valid, truncated and lying ones.
+// Tests the reader of GGUF files with valid, truncated and inconsistent files.
 #include "gguf.h"
 
 #include <gmock/gmock.h>
@@ -36,9 +36,9 @@ GgufWriter small_file() {
   return w;
 }
 
-// The error of reading these bytes; empty: none.
+// Returns the error of reading these bytes, or an empty string.
 std::string error_of(const std::string& bytes) {
-  // A copy without room beyond its end, so that a sanitizer sees what is read there.
+  // The copy has no slack at its end, so that a sanitizer sees reads beyond it.
   const std::vector<char> exact(bytes.begin(), bytes.end());
   try {
     Gguf::parse(std::as_bytes(std::span(exact)), "the test");
@@ -98,7 +98,7 @@ TEST(Gguf, MapsAFileWhichCopiesKeepAlive) {
   EXPECT_EQ(copy.tensor("q").data[0], std::byte{'q'});
 }
 
-// A path that is removed at the end of a test.
+// A path that is removed at the end of the test.
 struct TemporaryPath {
   const std::string path =
       testing::TempDir() + "gguf_test_" + std::to_string(::getpid()) + "_temporary";
@@ -135,7 +135,7 @@ int64_t peak_bytes() {
   return usage.ru_maxrss * 1024;
 }
 
-// Files of some GiB, most of which is a hole.
+// These files have some GiB, almost all of them in a hole.
 TEST(Gguf, TakesNoMemoryForWhatIsNotAsked) {
   const TemporaryPath file;
   std::ofstream(file.path) << "not a model";
@@ -202,7 +202,7 @@ TEST(Gguf, RefusesEveryTruncation) {
     EXPECT_THAT(error_of(bytes.substr(0, n)), HasSubstr("invalid GGUF file: expected")) << n;
 }
 
-// Whatever a byte is changed to, the reader stays within the file.
+// The reader stays within the file, whichever byte is changed.
 TEST(Gguf, SurvivesChangedBytes) {
   const std::string bytes = small_file().bytes();
   std::mt19937 random(1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes GGUF files for tests, valid ones and others.
+// Writes GGUF files for tests, valid and invalid ones.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ class GgufWriter {
   uint32_t version = 3;
   uint64_t alignment = 32;
   uint64_t more_values = 0,
-           more_tensors = 0;  // that the header promises and the file does not have
+           more_tensors = 0;  // tensors that the header promises and the file lacks
 
   template <class T>
   void value(std::string_view key, const T& v) {
@@ -36,13 +36,14 @@ class GgufWriter {
     put(values_, uint64_t{all.size()});
     for (const T& v : all) put(values_, v);
   }
-  // Bytes of a value as they are, its type included.
+  // Writes a value from raw bytes, which include its type.
   void raw_value(std::string_view key, std::string_view bytes) {
     ++value_count_;
     put(values_, key);
     values_ += bytes;
   }
-  // Sizes in the file's order: the innermost first. `type` is GGUF's number. An offset of -1: after the last tensor.
+  // Sizes are in the order of the file, innermost first. `type` is the number that GGUF uses. An
+  // offset of -1 puts the tensor behind the last one.
   void tensor(std::string_view name, const std::vector<uint64_t>& sizes, uint32_t type,
               std::string_view bytes, int64_t offset = -1) {
     ++tensor_count_;

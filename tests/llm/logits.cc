@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logits for tests, as f32 on stdout: after the first PROMPT tokens, which are one batch, and after each further one.
-// Usage: llm_logits FILE.gguf POLICY PROMPT TOKEN...
+// Prints logits for tests as f32 on stdout: after the first PROMPT tokens, which run as one batch,
+// and after each further token. Usage: llm_logits FILE.gguf POLICY PROMPT TOKEN...
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

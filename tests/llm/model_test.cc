@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model on small files of random weights: different ways to the same logits, errors, threads, allocations.
+// Tests the model on small files of random weights: different ways to compute the same logits,
+// errors, threads, allocations.
 #include "model.h"
 
 #include <gmock/gmock.h>
@@ -59,7 +60,7 @@ TEST(Model, GivesTheSameLogitsInBatchesAndTokenByToken) {
   EXPECT_LT(most_different(whole, logits_of(l.model, kPrompt, 1)), 1e-3);
   EXPECT_LT(most_different(whole, logits_of(l.model, kPrompt, 4)), 1e-3);
   Ids other = kPrompt;
-  other.front() = 6;  // the first token matters to the last logits
+  other.front() = 6;  // the first token affects the last logits
   EXPECT_GT(most_different(whole, logits_of(l.model, other)), 1e-2);
 }
 
@@ -88,7 +89,7 @@ TEST(Model, ComputesGateAndUpAlikeApartAndTogether) {
 TEST(Model, LoadsVariantsOfTheArchitecture) {
   const std::vector<float> plain = logits_of(TinyModel{});
   TinyModel m;
-  m.tied = false;  // an output weight of its own, here with the same numbers
+  m.tied = false;  // a separate output weight, here with the same values
   EXPECT_LT(most_different(plain, logits_of(m)), 1e-4);
   m = {};
   m.rope_freqs = true;
@@ -116,7 +117,8 @@ TEST(Model, ReadsWeightsOfOtherTypes) {
     TinyModel m;
     m.type = type;
     const double d = most_different(plain, logits_of(m));
-    EXPECT_LT(d, 1.5) << type;  // rounded, and still the same model: 0.92 in f32 with q8_0
+    // Rounded weights give similar logits: the difference is 0.92 in f32 with q8_0.
+    EXPECT_LT(d, 1.5) << type;
     EXPECT_GT(d, 1e-5) << type;
   }
 }
@@ -198,7 +200,7 @@ TEST(Session, RunsInTwoThreadsAsInOne) {
   EXPECT_EQ(b, second);
 }
 
-// Kernels of vendors may allocate.
+// Vendor kernels may allocate.
 TEST(Session, AllocatesNothingPerTokenOnceWarm) {
   yard::Policy policy;
   policy.allow_kernels = {"default.simd*", "reference.*"};
@@ -233,7 +235,7 @@ TEST(Profile, NotesEveryCall) {
     EXPECT_GT(e.ns, 0) << e.op;
     EXPECT_GT(e.bytes, 0) << e.op;
     if (std::string_view(e.op) == "linear") {
-      linear_calls += e.calls;  // by one kernel or by several
+      linear_calls += e.calls;  // served by one kernel or by several
     } else if (std::string_view(e.op) == "embedding") {
       EXPECT_EQ(e.bytes, 2 * 64 * 4 + 4);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Profiles: which kernels served calls, and the table of them.
+// Profiles list the kernels that served calls, and print as a table.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model generates while kernels fail, rules reload, plugins come and go, other threads generate, and after fork(): its tokens
-// are those of the forward pass in float64.
+// A model generates tokens while kernels fail, rules reload, plugins come and go, other threads
+// generate, and after fork(). Its tokens equal those of a forward pass in float64.
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -30,7 +30,7 @@ const std::vector<Expected>& expected() {
   return *all;
 }
 
-// Does something again and again on another thread, as long as it lives.
+// Repeats `work` on another thread until it is destroyed.
 class Meanwhile {
  public:
   explicit Meanwhile(std::function<void(int)> work)
@@ -49,14 +49,14 @@ class Meanwhile {
   std::thread thread_;
 };
 
-// Every prompt, as often as needed until the other thread has had some rounds.
+// Checks every prompt until the other thread has made enough rounds.
 void expect_tokens(const std::function<bool()>& enough = [] { return true; }) {
   do {
     for (const Expected& e : expected()) ASSERT_EQ(generated(test_model(), e), e.tokens);
   } while (!enough());
 }
 
-// Kernels that are selected first for every op of the model, and never work.
+// Kernels that are selected first for every op of the model, and always fail.
 class FailingKernels {
  public:
   explicit FailingKernels(const Behaviour& how) {
@@ -83,7 +83,7 @@ class FailingKernels {
   ~FailingKernels() {
     Runtime::shared().apply(std::move(Changes().remove_backend("fault"))).value().wait().or_throw();
   }
-  // Of the kernel that has failed least often.
+  // Returns the failures of the kernel that failed least often.
   uint64_t failures() const {
     uint64_t least = UINT64_MAX;
     for (const auto& k : kernels_) least = std::min(least, k->failures());
@@ -95,7 +95,7 @@ class FailingKernels {
   std::vector<std::unique_ptr<FaultKernel>> kernels_;
 };
 
-// Settings of the process for one test.
+// Sets up the process for one test.
 class Storm : public ::testing::Test {
  protected:
   void set_breakers(bool on) {
@@ -181,7 +181,7 @@ TEST_F(Storm, PluginsComeAndGo) {
   expect_tokens([&] { return served > 0 && failed > 0 && change.rounds() > 3; });
 }
 
-// Its breakers were opened by other code.
+// Breakers that the code of the old version opened do not exclude the new version.
 TEST_F(Storm, ANewVersionOfAPluginServesAtOnce) {
   const auto rules = yard::parse_config(
       "version: \"1.0\"\nscore:\n  - {kernel: vendor.acme, add: 500, optional: true}\n",

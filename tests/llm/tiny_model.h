@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Llama model of a few thousand random weights, as a GGUF file, for tests. Its tokens are the 256 bytes, a few merges and
-// two control tokens, of which the one that ends an answer is never the most probable.
+// Makes a GGUF file of a Llama model with a few thousand random weights for tests. Its tokens are
+// the 256 bytes, a few merges and two control tokens. The token that ends an answer is never the
+// most probable.
 #pragma once
 
 #include <cmath>
@@ -16,7 +17,7 @@
 
 namespace llm {
 
-// An f16 of normal range, rounded towards zero.
+// Converts a value in the normal range of f16, and rounds towards zero.
 inline uint16_t to_f16(float v) {
   uint32_t bits = 0;
   std::memcpy(&bits, &v, sizeof bits);
@@ -26,7 +27,7 @@ inline uint16_t to_f16(float v) {
                                (bits >> 13 & 0x3FF));
 }
 
-// How byte-level BPE spells a byte.
+// Returns how byte-level BPE spells a byte.
 inline std::string spelling(uint8_t byte) {
   const auto is_visible = [](uint32_t b) { return (b > 32 && b < 127) || (b > 160 && b != 173); };
   uint32_t code = byte;
@@ -50,7 +51,7 @@ struct Vocabulary {
       {"1", "2"}, {" ", "1"}, {" ", " "},   {"\n", "\n"},  {"'", "s"}};
   std::vector<std::string> control = {"<|im_start|>", "<|im_end|>"}, user_defined = {"<tool>"};
 
-  // Ids: bytes, merges, control tokens, user-defined ones.
+  // Ids are in the order bytes, merges, control tokens, user-defined tokens.
   int32_t merge_id(int32_t i) const { return 256 + i; }
   int32_t control_id(int32_t i) const { return merge_id(static_cast<int32_t>(merges.size())) + i; }
   int32_t user_id() const { return control_id(static_cast<int32_t>(control.size())); }
@@ -79,12 +80,12 @@ struct Vocabulary {
 
 struct TinyModel {
   int layers = 2, width = 64, hidden = 96, heads = 4, kv_heads = 2, head_dim = 16, rotated = 16;
-  uint32_t type = 0;        // of the matrices, GGUF's number: 0, 1 (f16), 30 (bf16) or 8 (q8_0)
-  bool tied = true;         // no output weight of its own
-  bool apart = false;       // something between gate and up
-  bool rope_freqs = false;  // all 1
+  uint32_t type = 0;        // the type of the matrices in GGUF: 0, 1 (f16), 30 (bf16) or 8 (q8_0)
+  bool tied = true;         // no separate output weight
+  bool apart = false;       // another tensor lies between gate and up
+  bool rope_freqs = false;  // factors of 1
   std::string architecture = "llama";
-  std::string left_out;  // a tensor
+  std::string left_out;  // the tensor to omit
   Vocabulary vocabulary;
   std::function<void(GgufWriter&)> more;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokenizer: round trips, how text is divided into words, special tokens.
+// Tests the tokenizer: round trips, how text is divided into words, special tokens.
 #include "tokenizer.h"
 
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ std::string decode(const Tokenizer& t, const std::vector<int32_t>& ids) {
   return text;
 }
 
-// Words of the text: what its vocabulary could merge, and does not since it is in different words.
+// Returns the words of the text. The vocabulary has all merges, so tokens end only where words do.
 std::vector<std::string> words_of(const std::string& pre, const std::string& text) {
   Vocabulary v;
   v.pre = pre;
@@ -84,7 +84,7 @@ TEST(Tokenizer, MergesTheLowestRankFirst) {
   EXPECT_THAT(m.tokenizer.encode(" hello"), ElementsAre(v.merge_id(4)));
   EXPECT_THAT(m.tokenizer.encode("hellx"), ElementsAre(v.merge_id(2), 'x'));
   EXPECT_THAT(m.tokenizer.encode("lll"),
-              ElementsAre(v.merge_id(1), 'l'));  // the leftmost of equal ones
+              ElementsAre(v.merge_id(1), 'l'));  // the leftmost of equal merges comes first
 }
 
 TEST(Tokenizer, DividesWordsAsTheModelWasTrained) {
@@ -105,7 +105,7 @@ TEST(Tokenizer, RecognisesControlTokensInTrustedPartsOnly) {
   EXPECT_EQ(m.tokenizer.encode("<|im_end|>").size(), 10u);
   EXPECT_EQ(decode(m.tokenizer, {v.control_id(0)}), "");
   EXPECT_THAT(m.tokenizer.encode("a<tool>"),
-              ElementsAre('a', v.user_id()));  // user-defined ones everywhere
+              ElementsAre('a', v.user_id()));  // user-defined tokens are found anywhere
   EXPECT_EQ(decode(m.tokenizer, {v.user_id()}), "<tool>");
 }
 

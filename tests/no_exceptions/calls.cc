@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled twice: CALLS is the name of the table.
+// This file is compiled twice. CALLS is the name of the table in each object file.
 #include "calls.h"
 
 namespace yard::testing {

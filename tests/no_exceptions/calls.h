@@ -21,7 +21,7 @@ inline TensorView yard_view(const OwnTensor& t) {
   return TensorView(t.data.data(), DType::f32, t.sizes);
 }
 
-// An argument that must be destroyed also when an exception passes.
+// An argument that must be destroyed even if an exception passes.
 struct Counted {
   static inline int alive = 0;
   Counted() { ++alive; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One program of object files with and without exceptions. It is linked twice, in both orders: of a
-// function that both files contain, the linker keeps the first.
+// Mixes object files with and without exceptions in one program. It is linked twice, in both
+// orders, because the linker keeps the first copy of a function that both files contain.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A kernel whose exceptions reach the library, as those of plugins in other languages may.
+// The exceptions of this kernel reach the library, as those of plugins in other languages may.
 int32_t scale_typed(yard_call_t*, const yard_tensor_t* out, const yard_tensor_t* x, double by) {
   if (by < 0) throw std::runtime_error("a negative factor");
   for (int64_t i = 0; i < x->shape[0]; ++i)
@@ -44,7 +44,7 @@ class Mixed : public ::testing::TestWithParam<const Calls*> {
     c.add_kernel(k);
     runtime.apply(std::move(c)).value();
   }
-  // A backend for a function, asked before those that were added before.
+  // Adds a backend for a function that comes before earlier ones.
   template <class S, class F, class V = detail::NoVerifier>
   void add(const Function<S>& f, const char* backend, F run, V verify = {}) {
     Changes c;
@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(Calls, Mixed, ::testing::Values(&kWithExceptions, &kWit
                                                               : "WithoutExceptions";
                          });
 
-// More calls than a thread has inline slots: a slot that is not given back would show.
+// There are more calls than a thread has inline slots, so a slot that is not returned shows.
 TEST_P(Mixed, AKernelThatThrowsFailsItsCall) {
   const auto expect = [](const Status& s) {
     EXPECT_EQ(s.code(), Code::kKernelFailed);
@@ -142,7 +142,7 @@ TEST_P(Mixed, AVerifierThatThrowsRefusesInAChain) {
   }
 }
 
-// Also if the linker has kept functions of the other file.
+// This also holds if the linker has kept functions of the other file.
 TEST(Mixed, AnExceptionDestroysTheArgumentsOfCallsInFilesWithExceptions) {
   Runtime::shared().reset().or_throw();
   const auto call = [] { kWithExceptions.width(-1); };

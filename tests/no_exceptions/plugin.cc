@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plugin that is compiled with -fno-exceptions. Its functions have external names, so that the
-// linker could mix up those of two kinds of file.
+// linker could confuse the functions of the two kinds of files.
 #include <yard/plugin.hpp>
 
 namespace mixed_plugin {

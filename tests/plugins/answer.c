@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small plugin that is all right: an op that answers with a number, so that a test can tell whose code
- * ran. The build gives NAME, VERSION, OP, ANSWER and more, some of which make it wrong; KERNEL_ONLY leaves
- * the op to another plugin, OP_ONLY leaves the kernel to another one, and REFERENCE adds a reference kernel
- * with that answer. */
+/* A small valid plugin. Its op answers with a number, so that a test knows whose code ran. The
+ * build defines NAME, VERSION, OP, ANSWER and more, some of which make the plugin invalid.
+ * KERNEL_ONLY leaves the op to another plugin, OP_ONLY leaves the kernel to another plugin, and
+ * REFERENCE adds a reference kernel with the same answer. */
 #include <yard/plugin.h>
 
 #include <stdio.h>
@@ -73,7 +73,7 @@ static const yard_kernel_t reference = {.size = sizeof(yard_kernel_t),
 #endif
 
 #ifdef STATE
-/* Tells of each, as start and stop do, so that a test can count them. */
+/* Writes a line for each state, as start and stop do, so that a test can count states. */
 static void tell(const char* what);
 static int32_t create(yard_call_t* call, const yard_named_value_t* options, uint32_t count,
                       void** state) {
@@ -115,7 +115,7 @@ static const yard_kernel_t* const kernels[] = {&kernel
 #define KERNEL_COUNT (sizeof kernels / sizeof kernels[0])
 #endif
 
-/* Where a test can read how often it was started and stopped. */
+/* Writes to a file from which a test counts starts and stops. */
 static void tell(const char* what) {
   const char* path = getenv("PLUGIN_DIARY");
   FILE* file = path ? fopen(path, "a") : NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A manifest that says what the build tells it to, right or wrong. */
+/* A plugin whose manifest is what the build defines, valid or not. */
 #include <yard/plugin.h>
 
 #ifdef YARD_BAD_ABI

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plugins whose query does what it must not: one function for each case. They are compiled once;
-// bad_query_case.cc says which of them a plugin is.
+// Plugins with invalid queries, one function for each case. This file is compiled once, and
+// bad_query_case.cc selects the case.
 #include "bad_query.h"
 
 #include <stdexcept>
@@ -19,7 +19,7 @@ const yard_kernel_t* const g_kernels[] = {&g_kernel, nullptr};
 
 int32_t run(yard_call_t*, const yard_value_t*, uint32_t) { return YARD_OK; }
 
-// A kernel that would be all right.
+// Returns a valid kernel, which a case then makes invalid.
 yard_kernel_t& kernel() {
   g_backend.size = sizeof g_backend, g_backend.name = "bad";
   g_plugin.backends = g_backends, g_plugin.backend_count = 1;
@@ -33,7 +33,7 @@ yard_op_t g_op{};
 const yard_op_t* const g_ops[] = {&g_op, nullptr};
 const yard_kernel_t* const g_twice[] = {&g_kernel, &g_kernel_2};
 
-// An op that would be all right.
+// Returns a valid op, which a case then makes invalid.
 yard_op_t& op() {
   g_op.size = sizeof g_op, g_op.schema = "no_such_op(out!: f32[n], x: f32[n])";
   g_plugin.ops = g_ops, g_plugin.op_count = 1;
@@ -48,7 +48,7 @@ const yard_function_t* const g_functions[] = {&g_function, &g_function_2, nullpt
 
 int64_t stand_in(void*, int64_t x) { return x; }
 
-// A function that would be all right.
+// Returns a valid function, which a case then makes invalid.
 yard_function_t& function() {
   g_function.size = sizeof g_function, g_function.name = "bad_function",
   g_function.group = "bad_group";
@@ -57,7 +57,7 @@ yard_function_t& function() {
   g_plugin.functions = g_functions, g_plugin.function_count = 1;
   return g_function;
 }
-// With another one, which is like it.
+// Returns a second function that equals the first.
 yard_function_t& second_function() {
   g_function_2 = function(), g_plugin.function_count = 2;
   return g_function_2;

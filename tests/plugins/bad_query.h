@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What bad_query.cc and the file that names a case know of each other.
+// Shared by bad_query.cc and the file that selects a case.
 #pragma once
 
 #include <yard/plugin.h>
 
-extern const yard_plugin_t* (*const g_case)();  // what the plugin's query does
+extern const yard_plugin_t* (*const g_case)();  // the code of the plugin's query

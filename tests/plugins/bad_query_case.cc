@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One plugin of bad_query.cc. The build names the CASE.
+// Selects the CASE of a plugin from bad_query.cc.
 #include "bad_query.h"
 
 namespace cases {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plugin that describes itself well and then behaves as the build tells it to, or does not. It is
-// compiled once; behave_case.cc says when it does what.
+// A plugin that describes itself correctly and then behaves, or misbehaves, as the build selects.
+// This file is compiled once, and behave_case.cc selects when it does what.
 //
-// It brings an op with its reference kernel and another kernel, which is the one that misbehaves.
+// The plugin adds an op with its reference kernel and another kernel, which misbehaves.
 #include "behave.h"
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ namespace acts {
 void nothing(char*) {}
 void crash(char*) { ::raise(SIGSEGV); }
 void null(char*) {
-  volatile uintptr_t nowhere = 0;  // compilers would make a trap of it
+  volatile uintptr_t nowhere = 0;  // volatile, because compilers would turn the access into a trap
   *reinterpret_cast<volatile char*>(nowhere) = 1;
 }
 void divide(char*) { ::raise(SIGFPE); }
@@ -46,7 +46,7 @@ void hang(char*) {
 void spin(char*) {
   for (;;) __asm__ volatile("");
 }
-// As long as a file is there, which it makes read-only.
+// Waits while the file exists. It makes the file read-only to show that it waits.
 void wait(char*) {
   const char* const file = std::getenv("PLUGIN_WAITS");
   while (file != nullptr && ::access(file, F_OK) == 0) {
@@ -69,7 +69,6 @@ void redirect(char*) {
   ::dup2(nowhere, STDOUT_FILENO), ::close(nowhere);
   std::puts("a line for stdout");
 }
-// Waits for ever in code of this library.
 void recurse(char* p) {
   volatile char room[4096] = {};
   if (p != room) recurse(const_cast<char*>(room));
@@ -85,7 +84,8 @@ void eat_memory(char*) {
     if (std::malloc(64 << 20) == nullptr) std::abort();
   }
 }
-// Rounds upward and flushes denormal numbers to zero, as libraries linked with -ffast-math do when they are opened.
+// Rounds upward and flushes denormal numbers to zero. Libraries linked with -ffast-math flush as
+// well when they are opened.
 void change_float_state(char*) {
   std::fesetround(FE_UPWARD);
 #if defined(__x86_64__)
@@ -104,7 +104,7 @@ void end_thread_in_loop(char*) {
   host->parallel_for(
       host->self, 1000, 1, [](void*, int64_t, int64_t) { ::pthread_exit(nullptr); }, nullptr);
 }
-// Of the output of a run.
+// These write relative to the end of an output.
 void write_behind(char* end) { *end = 1; }
 void write_far_behind(char* end) { end[100] = 1; }
 void be_wrong(char* end) { end[-8] ^= 1; }

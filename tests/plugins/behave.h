@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What behave.cc and the file that names a behaviour know of each other.
+// Shared by behave.cc and the file that selects a behaviour.
 #pragma once
 
 extern const char* const g_when;        // never, load, query, start, run, destroy, stop or close
-extern void (*const g_act)(char* end);  // with the end of the output of a run, else null
+extern void (*const g_act)(char* end);  // gets the end of the output of a run, else null

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One plugin of behave.cc. The build says when (AT) it does what (DO), by the name of a function there.
+// Selects the behaviour of a plugin from behave.cc: the build defines when it acts (AT) and the
+// function there that acts (DO).
 #include "behave.h"
 
 namespace acts {

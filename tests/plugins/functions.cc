@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plugin that implements functions, some of them for active backends only. The build gives NAME, VERSION and
-// ANSWER; WIDER compiles it with another size of a struct that it shares with the program.
+// A plugin that implements functions, some of them only for active backends. The build defines
+// NAME, VERSION and ANSWER. WIDER compiles it with another size of a struct that it shares with the
+// program.
 #include "functions.h"
 
 #include <yard/plugin_function.hpp>

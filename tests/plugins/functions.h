@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the program and the plugin of functions.cc share.
+// Shared by the program and the plugin of functions.cc.
 #pragma once
 
 #include <yard/verdict.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions from plain C: the text of the signature is written manually, and one asks for the next. */
+/* Implements functions in plain C: the signature is written by hand, and one function calls the
+ * next. */
 #include <yard/plugin.h>
 
 /* [plain] */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plugin whose answer is that of a library. */
+/* A plugin whose answer comes from a library. */
 int helper_answer(void);
 #define NAME "needs_helper"
 #define OP "helped"

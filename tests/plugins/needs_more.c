@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plugin that cannot be opened: it calls what no library defines. */
+/* A plugin that cannot be opened, because it calls a function that no library defines. */
 #include <yard/plugin.h>
 
 int a_function_nobody_has(void);

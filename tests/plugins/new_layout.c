@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plugin as a newer plugin.h would make it: its structs have more at their ends, and its manifest a key
- * that this host does not know. */
+/* A plugin for a newer plugin.h: its structs have more fields at their ends, and its manifest has a
+ * key that this host does not know. */
 #include <yard/plugin.h>
 
 struct new_backend {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plugin as an older plugin.h would have made it: its structs end early, and the host must read what is
- * not there as zero. The structs are written out here, since the header moves on and this file must not. */
+/* A plugin for an older plugin.h: its structs end early, and the host must read the missing fields
+ * as zero. The structs are written out here, because the header changes and this file must not. */
 #include <yard/plugin.h>
 
 struct old_backend {
@@ -42,7 +42,7 @@ static int32_t run(yard_call_t* call, const yard_value_t* args, uint32_t count) 
   return YARD_OK;
 }
 
-/* What follows each struct is not the host's to read. */
+/* The host must not read beyond each struct. */
 static const struct {
   struct old_kernel kernel;
   uint64_t poison[32];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plugin that cannot be unloaded: built with a GNU-unique symbol (PIN_UNIQUE) or with a thread_local whose
-// destructor is still to run.
+// A plugin that cannot be unloaded, because it has a GNU-unique symbol (PIN_UNIQUE) or a
+// thread_local whose destructor has not run.
 #include <yard/plugin.hpp>
 
 #ifndef ANSWER

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plugin with ten kernels for an op of its own. Whatever it is called by stands here as ten000, so that a test
- * makes as many different plugins of it as it likes by writing other digits into the file. */
+/* A plugin with ten kernels for an op. All names contain ten000, so that a test can make many
+ * different plugins by writing other digits into the file. */
 #include <yard/plugin.h>
 
 static int32_t run(yard_call_t* call, const yard_value_t* args, uint32_t count) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plugin full of templates of the standard library, whose GNU-unique symbols would keep it in the process if
-// it were not built as yard_add_plugin() does.
+// A plugin with many templates of the standard library. Their GNU-unique symbols would keep it in
+// the process if yard_add_plugin() did not build it accordingly.
 #include <yard/plugin.hpp>
 
 #include <regex>

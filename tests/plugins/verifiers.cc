@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plugin whose implementation of a function has a verifier that does CASE: good, moody, throws, crashes; or
-// no_samples, a good one without sample calls.
+// A plugin whose implementation of a function has the verifier CASE: good, moody, throws, crashes,
+// or no_samples, which is good but has no sample calls.
 #include <yard/plugin_function.hpp>
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metrics in a build without prometheus-cpp: JSON works, the rest is an error
-// that states what to install.
+// Uses metrics in a build without prometheus-cpp: JSON works, and other formats return an error
+// that names the missing package.
 #include <yard/metrics.h>
 #include <yard/runtime.h>
 

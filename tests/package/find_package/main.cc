@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A user's program in C++: headers and library are of one version, an op runs, an answer is explained.
+// A user's program in C++. Headers and library have one version, an op runs, and an answer is
+// explained.
 #include <yard/yard.h>
 
 #include <cmath>
@@ -20,7 +21,7 @@ int main() {
   // All elements are equal, so each is its own root mean square.
   for (float v : out)
     if (std::fabs(v - 0.5f) > 1e-5f) return 2;
-  // A call that does not fit is an error and nothing worse.
+  // A call with wrong arguments returns an error.
   if (rms_norm(to, tx, tx, 1e-6f).ok()) return 3;
   const auto chosen = yard::resolve("rms_norm(f32[2,8], f32[8], eps=1e-6)@cpu");
   if (!chosen.ok()) return 4;

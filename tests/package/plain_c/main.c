@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A user's program in C11: headers and library are of one version, an op runs, a wrong call is refused. */
+/* A user's program in C11. Headers and library have one version, an op runs, and a wrong call is
+ * refused. */
 #include <stdio.h>
 #include <string.h>
 #include <yard/c.h>
