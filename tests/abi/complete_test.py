@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the newest layout table knows every struct, field and enumerator of plugin.h and its companions.
+"""Tests that the newest layout table has every struct, field and enumerator of plugin.h and its
+companions.
 
-Sizes and offsets are checked by the compilers; this finds fields that were added without a layout row.
+The compilers check sizes and offsets; this test finds fields without a row in the table.
 Usage: complete_test.py plugin.h [more.h ...] layout_vN.inc
 """
 import re
@@ -9,9 +10,9 @@ import sys
 
 
 def declared(header):
-    """The rows the table must have, as (kind, name) pairs."""
+    """Returns the rows that the table must have, as (kind, name) pairs."""
     code = re.sub(r"/\*.*?\*/", "", header, flags=re.S)
-    ahead = dict(re.findall(r"typedef struct (\w+) (\w+);", code))  # names given before the struct
+    ahead = dict(re.findall(r"typedef struct (\w+) (\w+);", code))  # names that are declared before their struct
     for tag, body in re.findall(r"struct (yard_\w+) \{(.*?)^\}", code, flags=re.S | re.M):
         struct = ahead.get(tag, f"{tag}_t")
         yield "SIZE", struct
@@ -26,7 +27,7 @@ def declared(header):
     for body in re.findall(r"typedef enum \w+ \{(.*?)\}", code, flags=re.S):
         for part in filter(None, (p.strip() for p in body.split(","))):
             name = re.split(r"[ =]", part)[0]
-            if name != "YARD_REASON_COUNT":  # grows with every reason, and no plugin may use it
+            if name != "YARD_REASON_COUNT":  # grows with every reason, so plugins may not use it
                 yield "VALUE", name
     for name in re.findall(r"#define (YARD_\w+) (?=[0-9(])", code):
         yield "VALUE", name

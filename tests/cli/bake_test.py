@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""yard bake, from a recording that the command itself makes; and recordings as the environment asks for them."""
+"""Tests yard bake with recordings that the command makes, and recordings that the environment asks
+for."""
 import json
 import os
 import stat
@@ -10,7 +11,7 @@ from command import Yard, environment, main
 
 SMALL, LARGE = "softmax(f32[64,64])@cpu", "softmax(f32[512,64])@cpu"
 NORM = "rms_norm(f32[8,64], f32[64], eps=1e-6)@cpu"
-# Two kernels for one op.
+# The rules and calls use two kernels for one op.
 RULES = """version: "1.0"
 dispatch_rules:
   - {operation: softmax, conditions: {rows_gte: 512}, kernel: reference.cpp}
@@ -197,7 +198,7 @@ class Recordings(Bake):
         run = self.recorded(path, "run", NORM)
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn("rms_norm(f32[8,64], f32[64], eps=1e-6)", self.read("calls.txt"))
-        # Only asking calls nothing, and so leaves the file alone.
+        # These commands make no calls, so they leave the file alone.
         before = self.read("calls.txt")
         self.recorded(path, "bake", "--trace", path)
         self.recorded(path, "explain", SMALL)

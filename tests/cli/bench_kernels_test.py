@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""yard bench kernels: the shape of its answers. How fast kernels are is for `make bench` to say."""
+"""Tests the shape of the answers of yard bench kernels. The times are left to `make bench`."""
 
 from command import Yard, main
 
@@ -52,7 +52,7 @@ class BenchKernels(Yard):
     def test_reference_kernels_count_only_where_there_is_no_other(self):
         row = self.json(*QUICK, "--call", "softmax(f32[1,256])")["rows"][0]
         self.assertNotIn("reference.cpp", row["times_ns"])
-        row = self.json(*QUICK, "--call", "softmax(f32[2,32;1,2])")["rows"][0]  # not dense
+        row = self.json(*QUICK, "--call", "softmax(f32[2,32;1,2])")["rows"][0]  # strides that are not compact
         self.assertEqual(list(row["times_ns"]), ["reference.cpp"])
 
     def test_table(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""yard bench: the shape of its answers. How fast calls are is for `make bench` to say."""
+"""Tests the shape of the answers of yard bench. The times are left to `make bench`."""
 from command import Yard, main
 
 ROWS = ["raw", "static", "bound", "dynamic", "shapes_4", "shapes_16", "mixed_forms", "in_place", "strided",

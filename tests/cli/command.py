@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running the command from tests: each test is a function of a TestCase over Yard."""
+"""Runs the command from tests. Each test is a method of a TestCase derived from Yard."""
 import json
 import os
 import pty
@@ -8,7 +8,7 @@ import subprocess
 import unittest
 
 
-# A sanitizer has its say on stderr before a program that crashes ends.
+# A sanitizer writes to stderr before a crashing program ends.
 SANITIZED = os.environ.get("TEST_SANITIZED", "") != ""
 
 
@@ -19,14 +19,14 @@ def environment(**changes):
 
 class Yard(unittest.TestCase):
     def yard(self, *arguments, code=0):
-        """stdout and stderr of a run that must end with `code`."""
+        """Returns stdout and stderr of a run that must exit with `code`."""
         run = subprocess.run([os.environ["YARD"], *arguments], capture_output=True, text=True,
                              env=environment(), timeout=120)
         self.assertEqual(run.returncode, code, f"yard {arguments}\n{run.stdout}\n{run.stderr}")
         return run.stdout, run.stderr
 
     def json(self, *arguments, code=0):
-        """The object that a run prints, without its version: all of them begin with it and are formatted alike."""
+        """Returns the object that a run prints, without its version, after checking the common format."""
         out, err = self.yard(*arguments, "--json", code=code)
         self.assertTrue(SANITIZED or err == "", err)
         data = json.loads(out)
@@ -38,14 +38,14 @@ class Yard(unittest.TestCase):
         return data
 
     def wrong(self, *arguments, code=2):
-        """The message of a run that must fail and print nothing on stdout."""
+        """Returns the message of a run that must fail and print nothing on stdout."""
         out, err = self.yard(*arguments, code=code)
         self.assertEqual(out, "")
         self.assertTrue(err.startswith("yard: ") or SANITIZED and "yard: " in err, err)
         return err
 
     def on_terminal(self, *arguments, **changes):
-        """What a terminal would get."""
+        """Returns the output on a terminal."""
         parent, child = pty.openpty()
         run = subprocess.Popen([os.environ["YARD"], *arguments], stdout=child, stderr=child,
                                env=environment(**changes))

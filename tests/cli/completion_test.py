@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Completion: what `yard complete` answers, and what bash makes of it."""
+"""Tests completion: the answers of `yard complete`, and what bash makes of them."""
 import os
 import shutil
 import subprocess
@@ -89,7 +89,7 @@ class Complete(Yard):
 
 class Shells(Yard):
     def bash(self, *line):
-        """COMPREPLY when the tab key is pressed behind `line`."""
+        """Returns COMPREPLY after the tab key is pressed behind `line`."""
         script, _ = self.yard("completion", "bash")
         run = subprocess.run(
             ["bash", "--norc", "-c",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""yard config, and what explain and run say under a rule file"""
+"""Tests yard config, and the output of explain and run under a rule file."""
 import json
 import os
 import shutil
@@ -135,7 +135,7 @@ class Check(Files):
 
 
 class Announced(Files):
-    """Rules about an op that a plugin brings, which a program opens with the first call."""
+    """Rules about an op of a plugin that a program opens with the first call."""
 
     def setUp(self):
         super().setUp()
@@ -245,7 +245,7 @@ class Under(Files):
         old = self.file("old.yaml", EMPTY)
         new = self.file("new.yaml", RULES + "rollout: {percent: 1, hold_s: 3600}\n")
         trace = self.file("calls.txt", f"3\t{ABOVE}\n")
-        os.environ["YARD_CONFIG"] = old  # where other rules are in force, the new ones would be in rollout
+        os.environ["YARD_CONFIG"] = old  # other rules must be in force, or the new ones would not start a rollout
         self.addCleanup(os.environ.pop, "YARD_CONFIG")
         self.assertEqual(self.json("explain", "--config", new, ABOVE)["selected"], "reference.cpp")
         self.assertEqual(self.json("run", ABOVE, "--config", new, "--repeat", "1")["kernel"], "reference.cpp")
@@ -297,7 +297,7 @@ class Diff(Files):
         sizes = {c.split("[")[1].split(",")[0] for c in moved if c.startswith("softmax(f32[")}
         self.assertTrue({"512", "513"} <= sizes and "511" not in sizes, sizes)
         self.assertFalse([c for c in moved if "bf16" in c])
-        # And back.
+        # The diff also works in the other direction.
         back = self.json("config", "diff", new, old)
         self.assertEqual({(m["call"], m["new"], m["old"]) for m in back["moved"]},
                          {(m["call"], m["old"], m["new"]) for m in data["moved"]})

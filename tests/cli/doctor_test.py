@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""yard doctor: what it finds, that its tables line up, and what it makes of the environment."""
+"""Tests yard doctor: its findings, the alignment of its tables, and what it says about the
+environment."""
 import json
 import os
 import platform
@@ -114,7 +115,7 @@ class Doctor(Yard):
             os.chmod(copy, 0o700)
             os.environ["YARD_PLUGINS"] = copy
             self.addCleanup(os.environ.pop, "YARD_PLUGINS", None)
-            data = self.json("doctor", "--open", code=1)  # no other kernel serves its op
+            data = self.json("doctor", "--open", code=1)  # no other kernel serves the op
             backend, = [b for b in data["backends"] if b["name"] == "probe_fails"]
             self.assertFalse(backend["available"])
             self.assertIn("no board is in the slot", backend["detail"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""yard explain"""
+"""Tests yard explain."""
 import os
 import tempfile
 
@@ -100,7 +100,7 @@ class Explain(Yard):
             self.assertEqual({c["reason"] for c in data["candidates"]}, {"not_mapped"})
 
     def test_invalid_usage(self):
-        self.assertIn("^", self.wrong("explain", "softmax(f32[4,8)"))  # points at the place
+        self.assertIn("^", self.wrong("explain", "softmax(f32[4,8)"))  # points at the mistake
         self.assertIn("did you mean 'softmax'", self.wrong("explain", "sofmax(f32[4,8])"))
         self.assertIn("weight", self.wrong("explain", "rms_norm(f32[4,8], f32[9])"))
         self.assertIn("did you mean 'vendor'", self.wrong("explain", CALL, "--prefer", "vendr"))

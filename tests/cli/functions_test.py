@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""yard functions; yard verify of functions"""
+"""Tests yard functions, and yard verify of functions."""
 import json
 import os
 import shutil
@@ -49,7 +49,7 @@ class Functions(Plugged):
     def test_switches_show(self):
         os.environ["YARD_BACKEND_PLUGGED"] = "off"
         self.addCleanup(os.environ.pop, "YARD_BACKEND_PLUGGED", None)
-        # The log may say that the variable counts once there is such a backend: it comes with the plugin.
+        # The log may say that the variable has no backend yet, because the plugin adds it later.
         out, _ = self.yard("functions", "--open", "--json", self.folder)
         p = json.loads(out)["functions"][0]["providers"][0]
         self.assertEqual((p["on"], p["reason"], p["detail"]),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Help on every level, and answers to what is misspelt."""
+"""Tests help on every level, and answers to misspelt words."""
 import os
 import re
 import shutil
@@ -40,7 +40,7 @@ class Help(Yard):
             examples = re.findall(rf"^  yard ({command} '.*)$", out, flags=re.M)
             self.assertGreaterEqual(len(examples), 4)
             for line in examples:
-                text = re.sub(r"  +[a-z, ]+$", "", line)  # the remark behind it
+                text = re.sub(r"  +[a-z, ]+$", "", line)  # removes the remark at the end
                 run = subprocess.run(f'"$YARD" {text}', shell=True, capture_output=True, text=True,
                                      env=environment(YARD=os.environ["YARD"]))
                 self.assertIn(run.returncode, (0, 1), line + run.stderr)
@@ -70,7 +70,7 @@ class Help(Yard):
             text = self.yard(*command, "--help")[0].split("Examples:")[0]
             self.assertIsNone(re.search(r"\b(TEXT|INT|UINT|FLOAT|BOOLEAN|REQUIRED|Excludes|Needs)\b", text), text)
             self.assertNotIn("FILE:FILE", text)
-            self.assertNotRegex(text, "--[a-z-]+ VALUE")  # an option whose value has no name
+            self.assertNotRegex(text, "--[a-z-]+ VALUE")  # every value of an option has a name
 
     def test_lines_of_help_fit_a_terminal(self):
         for command in COMMANDS:
@@ -91,7 +91,7 @@ class Help(Yard):
                 run = subprocess.run(["man", "--warnings", "-l", file.name], capture_output=True, text=True,
                                      env=environment(MANWIDTH="100", MANPAGER="cat", LC_ALL="C"))
             self.assertEqual((run.returncode, run.stderr), (0, ""))
-            if "unminimize" not in run.stdout:  # a container's stand-in for man
+            if "unminimize" not in run.stdout:  # minimal containers replace man by a stub
                 self.assertIn("yard plugin list [OPTIONS] [PATH ...]", run.stdout)
 
     def test_commands_are_suggested(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""yard list"""
+"""Tests yard list."""
 from command import Yard, main
 
 

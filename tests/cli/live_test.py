@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seeing and steering a running process: each command from outside, and an incident from its report to its end."""
+"""Tests the commands for a running process from outside, and an incident from its report to its end."""
 import json
 import os
 import re
@@ -17,7 +17,7 @@ BROKEN = "rms_norm(f32[2,5120], f32[5120]){tenant=B}"
 
 
 class Incident(Service):
-    """vendor.acme returns NaN for hidden=5120 of tenant B."""
+    """In this incident vendor.acme returns NaN for hidden=5120 of tenant B."""
 
     def test_from_the_report_to_the_rule_file(self):
         service = self.start()
@@ -27,14 +27,14 @@ class Incident(Service):
         self.assertGreater(before["B,5120"], 0)
         self.assertEqual((before["A,4096"], before["B,4096"]), (0, 0))
 
-        # Which kernel ran, how long, and why?
+        # Find out which kernel ran, how long it took, and why it was selected.
         out, _ = self.yard("top", pid, "--once", "--interval", "0.3")
         self.assertRegex(out, r"\n  rms_norm +vendor\.acme +[\d.]+ ?[kM]? +[\d.]+ [nu]s .*100%  ok")
         out, _ = self.yard("explain", "--pid", pid, BROKEN)
         self.assertIn("  runs vendor.acme\n", out)
         self.assertIn("reference.cpp", out)
 
-        # Only that kernel, only for these calls.
+        # The deny affects only this kernel, and only for these calls.
         out, _ = self.yard("deny", "vendor.acme", "--when", "hidden=5120,tenant=B", "--pid", pid)
         self.assertIn(f"denied vendor.acme when hidden=5120,tenant=B in process {pid}\n", out)
         after = self.wrong_results(service)
@@ -45,11 +45,11 @@ class Incident(Service):
         self.assertIn("deny", self.logged())
         self.assertIn(f"user {os.getuid()}", self.logged())
 
-        # Taken back, and denied again: exactly as before.
+        # Undo restores the wrong results, and denying again fixes them again.
         self.assertIn("took back", self.yard("undo", "--pid", pid)[0])
         self.assertGreater(self.wrong_results(service)["B,5120"], 0)
 
-        # The statement for the rule file has the same effect in a new process.
+        # The printed statement has the same effect in a rule file of a new process.
         statement = out.split("rule file:\n")[1]
         path = os.path.join(self.folder(), "rules.yaml")
         with open(path, "w", encoding="utf-8") as f:
@@ -85,7 +85,7 @@ class Commands(Service):
             service.send_signal(signal.SIGSTOP)
         start = time.monotonic()
         found = {p["pid"]: p for p in self.json("ps")["processes"]}
-        self.assertLess(time.monotonic() - start, 2)  # 0.3 s on an idle machine
+        self.assertLess(time.monotonic() - start, 2)  # takes 0.3 s on an idle machine
         for service in silent:
             self.assertIn("has not answered in time", found[service.pid]["problem"])
             self.assertEqual(os.path.basename(found[service.pid]["program"]), "serving_program")
@@ -142,7 +142,7 @@ class Commands(Service):
         effect = self.live_json("deny", "vendor.acme", "--op", "rms_norm")["effect"]
         row = effect["takes_over"][0]
         self.assertEqual((row["op"], row["from"], row["to"]), ("rms_norm", "vendor.acme", "default.simd"))
-        # After it has been used, times are measured: the way back tells both.
+        # The times of both kernels are known once both have run.
         wait_for(lambda: self.live_json("allow", "vendor.acme", "--op", "rms_norm", "--dry-run")
                  ["effect"]["takes_over"][0]["measured"])
         out = self.live("allow", "vendor.acme", "--op", "rms_norm")
@@ -153,7 +153,7 @@ class Commands(Service):
         with open(path, "w", encoding="utf-8") as f:
             f.write('version: "1.0"\n')
         self.live("config", "load", path)
-        # The calls are known again once they have been made under the new rules.
+        # Calls are known again after they were made under the new rules.
         wait_for(lambda: self.live_json("deny", "vendor.acme", "--dry-run")["effect"]["takes_over"])
         message = self.yard("deny", "*", "--pid", self.pid, code=1)[1]
         self.assertIn("would be left without a kernel", message)
@@ -174,7 +174,7 @@ class Commands(Service):
         self.assertEqual([a["pid"] for a in answers], [self.service.pid, other.pid])
         self.assertIn("effect", answers[0])
         self.assertIn("is denied already", answers[1]["error"])
-        # There may be processes of others, too, which refuse.
+        # Processes of other users may exist and refuse.
         out = subprocess.run([os.environ["YARD"], "allow", "vendor.acme", "--all", "--dry-run"], env=environment(),
                              capture_output=True, text=True).stdout
         for pid in (self.pid, str(other.pid)):
@@ -200,7 +200,7 @@ class Commands(Service):
         self.live("undo")
         self.live("undo")
         self.assertIn("no plugin 'answer' is loaded", self.wrong("plugin", "unload", "answer", "--pid", self.pid))
-        # The checks are those of any load.
+        # Loading runs the usual checks.
         os.chmod(path, 0o777)
         self.assertIn("writable_by_others", self.wrong("plugin", "load", path, "--pid", self.pid))
         self.assertIn("writable_by_others", self.wrong("plugin", "load", path, "--dry-run", "--pid", self.pid))
@@ -223,7 +223,7 @@ class Commands(Service):
         with open(path, "w", encoding="utf-8") as f:
             f.write('version: "1.0"\nkernel_denies: [vendor.acme]\n')
         self.assertEqual(self.live("config", "history"), "no rules were loaded\n")
-        # A relative path is that of the command, not of the process.
+        # A relative path is relative to the command's folder, not to the process's.
         run = subprocess.run([os.environ["YARD"], "config", "load", "rules.yaml", "--pid", self.pid],
                              cwd=os.path.dirname(path), env=environment(), capture_output=True, text=True)
         self.assertEqual((run.returncode, run.stderr), (0, ""))
@@ -243,7 +243,7 @@ class Commands(Service):
         here, there = self.json("explain", "softmax(f32[4,8])"), self.live_json("explain", "softmax(f32[4,8])")
         self.assertEqual(list(there), list(here))
         for c in there["candidates"] + here["candidates"]:
-            del c["estimate_ns"], c["detail"]  # which may be measured
+            del c["estimate_ns"], c["detail"]  # these may contain measured times
         self.assertEqual(there["candidates"], here["candidates"])
         texts = [re.sub(r" +~.*", "", self.yard("explain", "softmax(f32[4,8])", *more)[0])
                  for more in ((), ("--pid", self.pid))]
@@ -314,7 +314,7 @@ class Commands(Service):
         self.assertEqual([re.sub(r"\d+", "N", d["what"]) for d in drift], ["replaced change N"])
         self.live("undo")
         self.assertIn("undone change", [d["what"] for d in self.live_json("status")["drift"]])
-        # What is followed comes as it happens, and ends with the process.
+        # `events -f` prints events as they happen, and ends with the process.
         follow = subprocess.Popen([os.environ["YARD"], "events", "-f", "--json", "--pid", self.pid], env=environment(),
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         lines = [json.loads(follow.stdout.readline()) for _ in range(len(self.live_json("events")["events"]))]
@@ -322,7 +322,7 @@ class Commands(Service):
         lines.append(json.loads(follow.stdout.readline()))
         self.assertEqual((lines[0]["id"], lines[-1]["kind"], lines[-1]["subject"]), (1, "change", "log"))
         self.service.kill()
-        self.assertIn("has ended", follow.communicate(timeout=60)[0])  # as JSON
+        self.assertIn("has ended", follow.communicate(timeout=60)[0])  # also in JSON
 
     def test_events_outlive_the_process_in_a_file(self):
         path = os.path.join(self.folder(), "events")
@@ -357,9 +357,9 @@ class Commands(Service):
         spans = [e for e in trace["traceEvents"] if e.get("cat") == "kernel"]
         self.assertGreater(len(spans), 3)
         self.assertEqual({e["args"]["kernel"] for e in spans}, {"vendor.acme"})
-        # Events are dropped once the service has had time to make a few hundred calls.
+        # Events are dropped after the service has made a few hundred calls.
         wait_for(lambda: self.live_json("trace", "--seconds", "0.1", "--max-events", "2", "-o", path)["dropped"] > 0)
-        # Ctrl-C ends it early and still writes the file.
+        # Ctrl-C ends the trace early, and the file is still written.
         os.unlink(path)
         run = subprocess.Popen([os.environ["YARD"], "trace", "--seconds", "500", "-o", path, "--pid", self.pid],
                                env=environment(), stdout=subprocess.PIPE)
@@ -431,8 +431,8 @@ class Errors(Service):
         self.assertIn("belongs to another user", run.stderr)
 
     def answers(self, *lines):
-        """This process, which answers requests with these lines."""
-        service = self.start()  # which makes the directory
+        """Lets this process answer requests with these lines."""
+        service = self.start()  # the service makes the directory
         path = [p for p in self.json("ps")["processes"] if p["pid"] == service.pid][0]["socket"]
         listener = socket.socket(socket.AF_UNIX)
         own = os.path.join(os.path.dirname(path), f"{os.getpid()}.sock")
@@ -450,11 +450,11 @@ class Errors(Service):
                     with connection, connection.makefile("rw") as file:
                         for line in lines:
                             if not file.readline():
-                                break  # connect() has only looked whether somebody answers
+                                break  # connect() only checks whether somebody answers
                             file.write(line + "\n")
                             file.flush()
             except OSError:
-                pass  # closed
+                pass  # the listener is closed
 
         threading.Thread(target=serve, daemon=True).start()
 

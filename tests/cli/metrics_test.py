@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""yard metrics and yard report of a running process."""
+"""Tests yard metrics and yard report of a running process."""
 import json
 import os
 import pathlib
@@ -13,7 +13,7 @@ from serving import Service, wait_for
 
 
 def total(text, name):
-    """The sum of all series of a metric."""
+    """Returns the sum of all series of a metric."""
     return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if re.match(name + r"[{ ]", line))
 
 

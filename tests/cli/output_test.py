@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Output that cannot be written, inputs without end, and texts that are no text."""
+"""Tests output that cannot be written, endless inputs, and invalid text."""
 import json
 import os
 import resource

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""yard plugin new: what it writes, and what it refuses. tests/package builds what it makes."""
+"""Tests what yard plugin new writes and refuses. tests/package builds the projects that it makes."""
 import os
 import pathlib
 import tempfile

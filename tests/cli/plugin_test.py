@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""yard plugin list, inspect, lock, probe and upgrade; yard verify FILE"""
+"""Tests yard plugin list, inspect, lock, probe and upgrade, and yard verify FILE."""
 import json
 import os
 import shlex
@@ -75,7 +75,7 @@ class List(Plugins):
         self.assertEqual((data["state"], data["reason"]), ("refused", "digest_differs"))
         os.environ["YARD_PLUGINS"] = path
         self.assertIn("digest_differs", self.yard("run", "answer(i64[1])", code=2)[1])
-        # Who locks it again wants it as it is now.
+        # Locking the folder again accepts its current files.
         self.yard("plugin", "lock", self.folder)
         self.assertEqual(self.json("plugin", "inspect", path)["state"], "found")
 
@@ -263,7 +263,7 @@ class Verify(Plugins):
         path = self.put("behave")
         for variable in ("YARD_PLUGIN_PATH", "YARD_PLUGINS"):
             os.environ[variable] = self.folder if variable == "YARD_PLUGIN_PATH" else path
-            os.environ["YARD_LOG_LEVEL"] = "off"  # the environment's own use of it is refused
+            os.environ["YARD_LOG_LEVEL"] = "off"  # the environment also tries to load the plugin, which is refused
             self.assertEqual(self.json("plugin", "inspect", path, code=1)["reason"], "not_in_lock_file")
             self.assertTrue(self.json("verify", path)["verified"])
             del os.environ[variable]
@@ -297,7 +297,7 @@ class Verify(Plugins):
                               ("behave_query_leave", "in its query"),
                               ("behave_run_leave_well", "ended its process with exit code 0"),
                               ("behave_run_crash", "in kernel 'default.behave' of op 'behave' on behave(")):
-            # A sanitizer has its say before the child ends.
+            # A sanitizer reports before the child ends.
             out, message = self.yard("verify", self.put(plugin), code=1)
             self.assertEqual(out, "")
             self.assertTrue(SANITIZED or message.startswith("yard: "), message)
@@ -323,7 +323,7 @@ class Verify(Plugins):
             _, err = self.yard("verify", path, code=1)
             self.assertRegex(err, r"backtrace:\n    \S+\+0x")
             self.assertIn("\n  reproduce it with: " + again.format(path), err)
-            # The command that is printed does crash.
+            # The command that is printed reproduces the crash.
             command = shlex.split(data["reproduce"])
             options = command[command.index("yard") + 1:]
             if command[0].startswith("YARD_PLUGINS="):
@@ -342,7 +342,7 @@ class Verify(Plugins):
         begin = time.monotonic()
         message = self.wrong("verify", self.put("behave_query_hang"), "--timeout", "4", code=1)
         self.assertIn("was still running after 4 s, in its query", message)
-        self.assertLess(time.monotonic() - begin, 50)  # without it, 60 s
+        self.assertLess(time.monotonic() - begin, 50)  # the default timeout is 60 s
         self.assertIn("--timeout", self.wrong("verify", "--timeout", "5"))
 
     def test_a_kernel_without_compared_calls_is_not_verified(self):

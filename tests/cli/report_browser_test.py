@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of yard report in Chromium: what it shows, by mouse and keyboard, wide, on a phone, dark and printed.
+"""Tests the page of yard report in Chromium: what it shows, by mouse and keyboard, wide, on a phone,
+dark and printed.
 
-Talks to the browser over its debugging pipe. Skipped where there is no Chromium.
+Talks to the browser over its debugging pipe. Skipped if there is no Chromium.
 """
 import base64
 import json
@@ -21,12 +22,12 @@ CHROMIUM = next((p for p in map(shutil.which, ("chromium", "chromium-browser", "
 
 
 class Browser:
-    """One page. Commands of the DevTools protocol, each ended by a zero byte."""
+    """A browser with one page. It reads and writes DevTools messages, each ended by a zero byte."""
 
     def __init__(self, folder):
         to_read, self.to = os.pipe()
         self.from_, to_write = os.pipe()
-        # Chromium reads from 3 and writes to 4.
+        # Chromium reads from descriptor 3 and writes to 4.
         command = (f'exec "$0" --headless --no-sandbox --disable-gpu --no-first-run --disable-dev-shm-usage '
                    f'--remote-debugging-pipe --user-data-dir="$1" about:blank 3<&{to_read} 4>&{to_write}')
         self.process = subprocess.Popen(["bash", "-c", command, CHROMIUM, folder], pass_fds=(to_read, to_write),
@@ -89,7 +90,7 @@ class Browser:
         self.do("Emulation.setEmulatedMedia", media=media, features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def picture(self):
-        """Rows of pixels of what is visible."""
+        """Returns rows of pixels of the visible part of the page."""
         return pixels(base64.b64decode(self.do("Page.captureScreenshot", format="png")["data"]))
 
     def close(self):
@@ -99,7 +100,7 @@ class Browser:
 
 
 def pixels(png):
-    """The rows of a PNG with 8 bits a channel: lists of (red, green, blue)."""
+    """Returns the rows of an 8-bit PNG as lists of (red, green, blue)."""
     at, packed, size = 8, b"", 0
     while at < len(png):
         length, kind = struct.unpack(">I4s", png[at:at + 8])
@@ -129,7 +130,7 @@ def pixels(png):
 
 
 def count(picture, colour):
-    """Pixels of nearly that colour."""
+    """Counts the pixels of nearly this colour."""
     return sum(max(abs(a - b) for a, b in zip(p, colour)) <= 6 for row in picture for p in row)
 
 
@@ -166,7 +167,7 @@ class InChromium(Yard):
 
     def test_shows_everything_without_errors_or_network(self):
         b = self.browser
-        self.assertEqual(b.js("document.title"), "t.json")  # and not what the hostile name would make it
+        self.assertEqual(b.js("document.title"), "t.json")  # the hostile name does not change the title
         self.assertEqual(b.js("document.querySelectorAll('img').length"), 0)
         tiles = b.js("Object.fromEntries([...document.querySelectorAll('#tiles div')].map(d => "
                      "[d.querySelector('dt').textContent, d.querySelector('dd').textContent]))")
@@ -194,7 +195,7 @@ class InChromium(Yard):
     def test_screenshot_shows_the_shares(self):
         picture = self.browser.picture()
         onednn, simd = count(picture, ONEDNN), count(picture, SIMD)
-        # The bar of linear, divided by time: 43 to about 4.5.
+        # The bar of linear is divided by time in the ratio 43 to about 4.5.
         self.assertGreater(onednn, 5000)
         self.assertGreater(simd, 500)
         self.assertGreater(onednn, 4 * simd)
@@ -203,7 +204,7 @@ class InChromium(Yard):
     def test_tables_sort_by_mouse_and_keyboard(self):
         b = self.browser
         before = self.cells("kernels", 4)
-        b.click("#kernels thead th:nth-child(5) button")  # by calls, most first
+        b.click("#kernels thead th:nth-child(5) button")  # sorts by calls, most first
         by_calls = self.cells("kernels", 4)
         self.assertEqual(by_calls, ["1,000", "500", "100", "1"])
         self.assertEqual(b.js("document.querySelector('#kernels th:nth-child(5)').getAttribute('aria-sort')"), "descending")

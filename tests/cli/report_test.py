@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""yard report: structure of the page, its data, and names that try to be markup."""
+"""Tests yard report: the structure of the page, its data, and names that contain markup."""
 import html.parser
 import json
 import pathlib
@@ -12,7 +12,7 @@ VOID = {"meta", "link", "img", "br", "input", "hr"}
 
 
 class Page(html.parser.HTMLParser):
-    """Checks that elements nest, and collects what tests look at."""
+    """Checks that elements nest, and collects values for the tests."""
 
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
@@ -119,7 +119,7 @@ class Report(Yard):
     def test_many_events_and_ops_are_bounded(self):
         events = [report_trace.instant("selection", "x", 10.0 * i) for i in range(6000)]
         events += [report_trace.span(f"op{i}", "k", f"op{i}(f32[1])", 10.0 * i, 1) for i in range(50)]
-        self.trace.write_text(json.dumps(events), encoding="utf-8")  # a list alone is a trace, too
+        self.trace.write_text(json.dumps(events), encoding="utf-8")  # a bare list is also a valid trace
         data = self.data()
         self.assertEqual(len(data["events"]), 5000)
         self.assertIn("1000 more events are not listed.", data["remarks"])

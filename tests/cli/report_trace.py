@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trace for tests of `yard report`: two kernels of an op, one of another, and names that try to be markup."""
+"""Makes a trace for tests of `yard report`: two kernels of one op, a kernel of another, and names that
+contain markup."""
 import json
 
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\"><!--"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""yard run --from"""
+"""Tests yard run --from."""
 import os
 import struct
 import tempfile
@@ -11,7 +11,7 @@ CALL = "softmax(f32[3,8])@cpu"
 
 class RunDump(Yard):
     def dump(self, data=None, **changes):
-        """The path of a dump of a softmax; a line that is None is left out."""
+        """Writes a dump of a softmax and returns its path. A line that is None is left out."""
         data = struct.pack("<24f", *(0.37 * (i % 7) - 1 for i in range(24))) if data is None else data
         lines = {"op": "softmax", "kernel": "reference.cpp", "against": "reference.cpp", "call": CALL,
                  "worst": "out[1,2]", "found": "nan", "expected": "0.25", "error": "inf",
@@ -42,7 +42,7 @@ class RunDump(Yard):
         other = self.json("explain", CALL)["selected"]
         if other == "reference.cpp":
             self.skipTest("there is no other kernel")
-        # Nothing is as near as this, so that a good kernel will do for a bad one.
+        # No kernel meets a tolerance of zero, so a good kernel can stand in for a wrong one.
         path = self.dump(kernel=other, rtol="0", atol="0")
         data = self.json("run", "--from", path, code=1)
         self.assertEqual((data["kernel"], data["ok"], data["equal_bits"]), (other, False, False))
@@ -52,7 +52,7 @@ class RunDump(Yard):
         self.assertIn("beyond tolerance (reference.cpp)", out)
         self.assertIn(f"{data['worst']['element']} is ", out)
         self.assertTrue(self.json("run", "--from", path, "--kernel", "reference.cpp")["ok"])
-        self.assertTrue(self.json("run", "--from", self.dump(kernel=other))["ok"])  # the op's tolerance
+        self.assertTrue(self.json("run", "--from", self.dump(kernel=other))["ok"])  # uses the tolerance of the op
 
     def test_invalid_dumps_are_reported(self):
         self.assertIn("cannot be read", self.wrong("run", "--from", "/nowhere/dump"))

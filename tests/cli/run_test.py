@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""yard run"""
+"""Tests yard run."""
 from command import Yard, main
 
 KEYS = ["op", "call", "kernel", "median_ns", "gb_per_s", "attempts", "max_abs_error", "max_rel_error",
         "reference", "ok"]
 
-# Every op, dtype, and what a CallSpec can say about a tensor.
+# Calls with every op and dtype, and every property of a tensor in a CallSpec.
 CALLS = [
     "rms_norm(f32[8,64], f32[64])",
     "rms_norm(bf16[2,3,64], bf16[64], eps=1e-3)",
@@ -48,12 +48,12 @@ class Run(Yard):
 
     def test_calls(self):
         for call in CALLS:
-            if call == "softmax(f32[])":  # has no last dimension
+            if call == "softmax(f32[])":  # it has no last dimension
                 self.wrong("run", call)
                 continue
             data = self.json("run", call, "--repeat", "2")
             self.assertTrue(data["ok"], call)
-            self.assertEqual(data["kernel"] is None, call == "softmax(f32[0,8])", call)  # it writes nothing
+            self.assertEqual(data["kernel"] is None, call == "softmax(f32[0,8])", call)  # an empty call runs no kernel
             if data["kernel"] is not None and data["kernel"] == data["reference"]:
                 self.assertTrue(data["equal_bits"], call)
                 self.assertEqual((data["max_abs_error"], data["max_rel_error"]), (0, 0))

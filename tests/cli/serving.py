@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service to look at from outside: tests/cli/serving_program.cc, started without any configuration."""
+"""Starts tests/cli/serving_program.cc without any configuration, as a service to observe from outside."""
 import os
 import re
 import signal
@@ -12,7 +12,7 @@ from command import Yard, environment
 
 
 def wait_for(what, seconds=30):
-    """The first true value of what(); fails after `seconds`."""
+    """Returns the first true value of what(), or fails after `seconds`."""
     end = time.monotonic() + seconds
     while True:
         found = what()
@@ -25,7 +25,7 @@ def wait_for(what, seconds=30):
 
 class Service(Yard):
     def start(self, **changes):
-        """A service that has made calls."""
+        """Starts a service and waits until it has made calls."""
         kept = {k: v for k, v in environment().items() if not k.startswith("YARD_")}
         self.log = os.path.join(self.folder(), "log")
         with open(self.log, "w", encoding="utf-8") as log:
@@ -58,13 +58,13 @@ class Service(Yard):
         return folder.name
 
     def logged(self):
-        """What the last service has written to stderr."""
+        """Returns the stderr of the last service."""
         with open(self.log, encoding="utf-8") as f:
             return f.read()
 
     def wrong_results(self, service):
-        """Results with a NaN in two whole intervals that begin now, by kind of call."""
-        first = len(service.lines) + 1  # the current one began earlier
+        """Returns the number of results with a NaN by kind of call, in two whole intervals from now."""
+        first = len(service.lines) + 1  # the current interval began earlier
         wait_for(lambda: len(service.lines) >= first + 2)
         sums = {}
         for line in service.lines[first:first + 2]:

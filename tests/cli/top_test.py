@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""yard top in a terminal: driven in tmux, its screen checked."""
+"""Tests yard top in a terminal. tmux sends keys and reads the screen."""
 import os
 import re
 import shutil
@@ -17,7 +17,7 @@ from serving import Service, wait_for
 class Top(Service):
     def setUp(self):
         self.service = self.start()
-        # A server of its own; the path of its socket must be short.
+        # Use a separate tmux server. The path of its socket must be short.
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.socket = os.path.join(folder.name, "s")
@@ -30,7 +30,7 @@ class Top(Service):
         return run.stdout
 
     def top(self, *arguments, before="", width=80, height=24):
-        """Starts yard top in a terminal; when it has ended, the terminal's settings are compared with those before."""
+        """Starts yard top in a terminal. After it ends, the terminal must have its old settings."""
         words = " ".join(["top", str(self.service.pid), *arguments])
         self.tmux("new-session", "-d", "-x", str(width), "-y", str(height),
                   f"{before} a=$(stty -g); \"{os.environ['YARD']}\" {words}; echo code=$?; "
@@ -41,7 +41,7 @@ class Top(Service):
         return self.tmux("capture-pane", "-p", *options)
 
     def shows(self, text, seconds=20):
-        """The screen once it matches."""
+        """Waits until the screen matches, and returns it."""
         def look():
             found = self.screen()
             return found if re.search(text, found) else None
@@ -56,7 +56,7 @@ class Top(Service):
     def ends(self, code):
         screen = self.shows("terminal restored")
         self.assertIn(f"code={code}\n", screen)
-        self.assertNotIn("calls/s", screen)  # the screen of before is back
+        self.assertNotIn("calls/s", screen)  # the earlier screen is back
         self.assertIn("1 ", self.tmux("display-message", "-p", "#{cursor_flag} "))
         return screen
 
@@ -117,7 +117,7 @@ class Top(Service):
         self.yard("breaker", "open", "vendor.acme", "--pid", str(self.service.pid))
         self.shows(r"(?m)^. rms_norm +(?!vendor\.acme).*\n(?:.*\n)*. rms_norm +vendor\.acme|"
                             r"^. rms_norm +vendor\.acme.*\n(?:.*\n)*. rms_norm +(?!vendor\.acme)")
-        self.keys("n")  # by the name of the kernel, so that the order stays
+        self.keys("n")  # sorts by kernel name, so that the order stays
         self.shows("sort: kernel")
         first, last = re.findall(r"(?m)^[> ] rms_norm +(\S+)", self.shows("kernel\\^"))
         self.shows(f"> rms_norm +{re.escape(first)}")
@@ -142,7 +142,7 @@ class Top(Service):
         self.shows("(?m)^/_")
         self.keys("Enter")
         self.shows("> rms_norm")
-        self.keys("F5", "M-x", "Q")  # unknown keys do nothing
+        self.keys("F5", "M-x", "Q")  # unknown keys have no effect
         self.ends(0)
 
     def test_stopping_gives_the_terminal_back_to_the_shell(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""yard verify"""
+"""Tests yard verify."""
 import json
 import os
 import shutil
@@ -10,7 +10,7 @@ from unittest import mock
 from command import Yard, main
 
 KEYS = ["op", "id", "passed", "failed", "skipped", "worst_error", "worst_call"]
-CASES = 8  # of each kernel; the tests conformance.* run more
+CASES = 8  # calls for each kernel; the tests conformance.* run more
 REFERENCE = ("verify", "--backend", "reference", "--quick", "--cases", str(CASES))
 SOFTMAX = ("verify", "--backend", "reference", "--op", "softmax", "--quick")
 
@@ -45,9 +45,10 @@ class Verify(Folder):
         for kernel in data["kernels"]:
             self.assertEqual(kernel["failed"], 0, kernel)
             self.assertGreaterEqual(sum(kernel[k] for k in ("passed", "skipped", "declined")), CASES)
-            # The reference kernel has the calls of its op's schema; others as many of their own limits, too.
+            # Each kernel gets CASES calls of its op's schema, and other kernels get as many of
+            # their own limits.
             if [r["reason"] for r in kernel["reasons"]] == ["cpu_feature"]:
-                continue  # the processor has no instructions for it
+                continue  # the processor lacks the instructions
             if "oneDNN packs no such weights for this processor" in [r["detail"] for r in kernel["reasons"]]:
                 continue
             self.assertGreaterEqual(kernel["passed"] + kernel["declined"], CASES, kernel)
@@ -166,7 +167,7 @@ class Verify(Folder):
 
 
 class Files(Folder):
-    """Plugins beside the test plugins of the build."""
+    """Verifies files of the test plugins."""
     def setUp(self):
         super().setUp()
         kept = dict(os.environ)
@@ -209,7 +210,7 @@ class Files(Folder):
                          [("default.behave", 0), ("reference.behave", 0)])
         self.assertTrue(all(0 < k["passed"] < 20 for k in data["kernels"]))
         self.assertFalse(self.json("plugin", "inspect", path)["verified"])
-        # Nothing is compared.
+        # With --quick no results are compared.
         self.json("verify", "--quick", self.put("behave_run_be_wrong"))
 
     def test_quick_says_where_a_plugin_died(self):

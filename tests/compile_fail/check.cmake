@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Compiles one case of one file and judges the outcome; run by ctest. CASE=none: must compile.
+# Compiles one case of one file and judges the result. Run by ctest. With CASE=none the file must
+# compile.
 
 set(command "${COMPILER}" -std=c++20 -fsyntax-only -Wall -Wextra -Wpedantic -Werror
             "-I${INCLUDE}" "-I${GENERATED}" "${FILE}")
@@ -19,7 +20,7 @@ endif()
 string(REGEX REPLACE " +\\| +" ";" expected "${CMAKE_MATCH_1}")
 set(variant ${FLAGS} -include "${HEADERS}")
 file(STRINGS "${FILE}" standard REGEX "^// standard: ")
-if(standard MATCHES ": (.+)$")  # the last one counts, and no precompiled header fits it
+if(standard MATCHES ": (.+)$")  # the last option wins, and no precompiled header fits it
   set(variant "-std=${CMAKE_MATCH_1}")
 endif()
 execute_process(COMMAND ${command} ${variant} "-D${CASE}" RESULT_VARIABLE rc OUTPUT_VARIABLE out ERROR_VARIABLE out)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the build knows every op of every built-in backend: OPS of yard_backend() make labels and entries.
+"""Tests that the build knows every op of every built-in backend. OPS of yard_backend() makes labels
+and tests.
 
 Usage: complete_test.py YARD BACKEND/OP ...
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The thread-local storage of the library, and opening it in Python.
+"""Tests the thread-local storage of the library, and opens it in Python.
 
   dlopen_test.py size LIBRARY READELF     fails if the library has more than 256 bytes of thread-local storage
   dlopen_test.py numpy LIBRARY READELF    opens it after numpy, whose libraries use such storage, too
@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 
-MOST = 256  # glibc keeps about 1,600 bytes for all libraries that a process opens later
+MOST = 256  # glibc reserves about 1,600 bytes for all libraries that a process opens later
 SKIPPED = 77
 
 

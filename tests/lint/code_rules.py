@@ -9,15 +9,16 @@ WARN_LINES, MAX_LINES = 500, 700
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 C_HEADERS = {"assert.h", "errno.h", "math.h", "stdarg.h", "stdbool.h", "stddef.h", "stdint.h",
              "stdio.h", "stdlib.h", "string.h"}
-# The forced unwinding of a cancelled thread must pass through catch (...); only this header names it.
+# The forced unwinding of a cancelled thread must pass through catch (...), and only this header
+# names its type.
 CXX_ABI = {"cxxabi.h"}
-# Written in two pieces, so that this file does not contain what it looks for.
+# The words are split, so that this file does not contain them.
 LEFTOVER = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|X" r"XX)\b")
 MACHINE_PATH = re.compile(r"(?<![\w.})\]*-])/(?:work|root|home)" r"/")
 
 
 def read_layers(tree):
-    """src/LAYERS as {layer: every layer it may include, itself among them}."""
+    """Reads src/LAYERS as {layer: every layer that it may include, itself among them}."""
     allowed = {}
     for line in tree.lines("src/LAYERS"):
         match = re.fullmatch(r"([a-z_]+):([a-z_ ]*)", line)
@@ -27,7 +28,7 @@ def read_layers(tree):
 
 
 def includes(tree, path):
-    """(line number, is it quoted, what) for every include."""
+    """Yields (line number, whether it is quoted, name) for every include."""
     for number, line in enumerate(tree.lines(path), 1):
         match = INCLUDE.match(line)
         if match:
@@ -43,7 +44,7 @@ def check_layers(tree):
     if "src/LAYERS" not in tree.files:
         return
     allowed = read_layers(tree)
-    # A test may include what a test-only backend offers to steer it.
+    # A test may include headers of a test-only backend that steer it.
     backend_headers = {pathlib.PurePosixPath(p).name for p in tree.with_suffix({".h"}, "backends/")}
     for path in tree.with_suffix(CXX, "src/"):
         layer = path.split("/")[1]
@@ -61,7 +62,8 @@ def check_layers(tree):
 
 
 def check_backends(tree):
-    """Backends see plugin.h, plugin*.hpp and their own folder; their tests may use what users may."""
+    """Backends see plugin.h, plugin*.hpp and their own folder. Their tests may include every public
+    header."""
     for path in tree.with_suffix(CXX, "backends/"):
         folder = str(pathlib.PurePosixPath(path).parent)
         for number, quoted, what in includes(tree, path):
@@ -73,20 +75,20 @@ def check_backends(tree):
                     yield Finding(path, number, f"a backend includes only plugin.h and .hpp, not <{what}>")
 
 
-# What the headers that plugins in C++ include may include of ours: they need no library.
+# Our headers that the headers for C++ plugins may include, because they need no library.
 PLUGIN_HPP = {"plugin.hpp": ("yard/plugin.h", "yard/detail/plugin_call.hpp"),
               "plugin_call.hpp": ("yard/plugin.h", "yard/detail/exceptions.h"),
               "plugin_function.hpp": ("yard/plugin.hpp", "yard/verdict.h"),
               "verdict.h": ("yard/plugin.h", "yard/detail/signature.h", "yard/detail/exceptions.h"),
               "signature.h": (), "exceptions.h": ()}
-# Public headers that yard.h leaves out: for C, and of another library.
+# Public headers that yard.h leaves out: some are for C, and some need another library.
 NOT_IN_YARD_H = {"yard.h", "abi.h", "plugin.h", "c.h", "metrics.h"}
-# The most lines of our headers that a header reaches, its own included.
+# The most lines of our headers that a header may include, with its own lines.
 MAX_REACH = {"op.h": 1500}
 
 
 def check_public_headers(tree):
-    """Public headers include each other and the standard library; plugin.h and its abi.h stand alone."""
+    """Public headers include each other and the standard library. plugin.h includes only abi.h."""
     for path in tree.with_suffix(CXX, "include/yard/"):
         name = pathlib.PurePosixPath(path).name
         for number, quoted, what in includes(tree, path):
@@ -101,7 +103,7 @@ def check_public_headers(tree):
 
 
 def check_umbrella(tree):
-    """yard.h includes every public header that it does not name as left out."""
+    """yard.h includes every public header except those in NOT_IN_YARD_H."""
     umbrella = tree.files.get("include/yard/yard.h")
     for path in tree.with_suffix({".h", ".in"}, "include/yard/") if umbrella else ():
         name = pathlib.PurePosixPath(path).name.removesuffix(".in")
@@ -122,7 +124,7 @@ def check_reach(tree):
 
 
 def check_listed(tree):
-    """Every source of a layer or backend is named by the CMakeLists.txt of its folder."""
+    """The CMakeLists.txt of a folder names every source of its layer or backend."""
     for path in tree.with_suffix({".cc", ".c"}, "src/", "backends/", "metrics/", "tools/", "tests/integration/"):
         pure = pathlib.PurePosixPath(path)
         listing = None
@@ -151,7 +153,7 @@ def check_length(tree):
 
 
 def budgets(tree):
-    """src/BUDGET as (line number, folder, the most lines its C++ files may have)."""
+    """Reads src/BUDGET as (line number, folder, the most lines that its C++ files may have)."""
     for number, line in enumerate(tree.lines("src/BUDGET") if "src/BUDGET" in tree.files else (), 1):
         match = re.fullmatch(r"([a-z/]+) (\d+)", line)
         if match:
@@ -161,7 +163,7 @@ def budgets(tree):
 
 
 def check_budget(tree):
-    """The C++ files of a folder, without tests, have no more lines than src/BUDGET allows."""
+    """The C++ files of a folder, without tests, have at most as many lines as src/BUDGET allows."""
     for number, folder, most in budgets(tree):
         if most is None:
             yield Finding("src/BUDGET", number, f"cannot read '{folder}'; a line is `folder lines`")

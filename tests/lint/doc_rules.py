@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the documentation: examples are quoted from files that run, links lead somewhere.
+"""Rules about the documentation: examples are quoted from files that run, and links lead to files.
 
 A code block is preceded by
-    <!-- example: path#region -->        the block is that region of that file, word for word
-    <!-- example: none: reason -->       the block cannot run, and why
-A region lies between the comments `[region]` and `[/region]` (after // or # or inside /* */). Blocks of
-output and of grammars are ```text and need nothing.
+    <!-- example: path#region -->        the block equals that region of that file, word for word
+    <!-- example: none: reason -->       the block cannot run for this reason
+A region lies between the comments `[region]` and `[/region]` (after // or # or inside /* */).
+Blocks of output and of grammars are ```text and need no marker.
 """
 import pathlib
 import posixpath
@@ -31,7 +31,7 @@ def documents(tree):
 
 
 def blocks(lines):
-    """(line number, language, text, line before the block) of every fenced block."""
+    """Yields (line number, language, text, line before the block) of every fenced block."""
     i = 0
     while i < len(lines):
         match = FENCE.match(lines[i])
@@ -49,7 +49,7 @@ def blocks(lines):
 
 
 def region(lines, name):
-    """The text of a region, without the marks of others inside it; None if it is not there."""
+    """Returns the text of a region without the marks of inner regions, or None if it does not exist."""
     body, inside, closed = [], False, False
     for line in lines:
         mark = MARK.match(line)
@@ -114,7 +114,7 @@ def check_links(tree):
 
 
 def check_reached(tree):
-    """Every page can be reached from the README by links."""
+    """Links lead from the README to every page."""
     if "README.md" not in tree.files:
         return
     reached, todo = set(), ["README.md"]
@@ -136,7 +136,7 @@ WALKS = ("docs/life_of_a_call.md", "docs/dev/architecture.md")
 
 
 def check_names(tree):
-    """`name` (folder/file): the file that a walk through the code names has that name in it."""
+    """If a walk says `name` (folder/file), the file contains the name."""
     for path in WALKS:
         text = tree.files.get(path, "")
         for match in NAMED.finditer(text):

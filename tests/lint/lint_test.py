@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The linter must flag what is bad and leave alone what is good."""
+"""The linter must flag violations and leave good code alone."""
 import pathlib
 import tempfile
 import unittest
@@ -21,7 +21,7 @@ class LintTest(unittest.TestCase):
         self.root = pathlib.Path(folder.name)
 
     def found(self, rule, files):
-        """Texts of what `rule` finds in a tree of `files`."""
+        """Returns the texts of the findings of `rule` in a tree of `files`."""
         for path, text in files.items():
             target = self.root / path
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The soaks of scripts/test.py: they repeat, a failure fails the run, and what cannot be run is listed."""
+"""Tests the soaks of scripts/test.py: they repeat, a failure fails the run, and soaks that cannot run
+are listed."""
 import importlib.util
 import os
 import pathlib
@@ -11,7 +12,7 @@ SPEC = importlib.util.spec_from_file_location("test_script", ROOT / "scripts" / 
 script = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(script)
 
-# What a program of GoogleTest does, as far as it matters: it counts its runs, and fails in the run that FAIL_IN names.
+# Imitates a GoogleTest program: it counts its runs, and fails in the run that FAIL_IN names.
 PROGRAM = """#!/bin/sh
 case "$*" in
   *--gtest_filter=None*--gtest_list_tests*) exit 0 ;;

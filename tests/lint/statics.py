@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Finds what a library makes at first use behind a compiler's guard. Usage: statics.py LIBRARY
+"""Finds objects of a library that are made at first use behind a compiler's guard. Usage: statics.py
+LIBRARY
 
-A forked child whose parent had a thread at making it would wait for that thread for ever: base/lazy.h and
-std::call_once restart there. Exits with 1 if there is any.
+If a thread makes such an object during a fork, the child waits for that thread forever. base/lazy.h
+and std::call_once restart in the child. Exits with 1 if there is such an object.
 """
 import subprocess
 import sys
 
 GUARD = "_ZGV"
-ALLOWED = "yard::onednn::"  # a backend that does no work in children
+ALLOWED = "yard::onednn::"  # a backend that does not run in forked children
 
 
 def guards(library):
-    """The mangled names of guards that threads share."""
+    """Returns the mangled names of guards that threads share."""
     lines = subprocess.run(["readelf", "--syms", "--wide", library], check=True, capture_output=True,
                            text=True).stdout.splitlines()
     symbols = [line.split() for line in lines]

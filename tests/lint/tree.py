@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rules look at: the files of the tree, and findings about them."""
+"""The files of the tree as the rules see them, and their findings."""
 import dataclasses
 import os
 import pathlib
@@ -34,7 +34,7 @@ class Tree:
                 try:
                     text = path.read_text(encoding="utf-8")
                 except (UnicodeDecodeError, OSError):
-                    continue  # pictures, corpus files, what vanished meanwhile
+                    continue  # skips pictures, corpus files and deleted files
                 self.files[path.relative_to(self.root).as_posix()] = text
 
     def lines(self, path):
