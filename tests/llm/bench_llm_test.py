@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/bench_llm.py without its peer, on a small model: that it runs, and what it reports."""
+"""Tests that scripts/bench_llm.py runs without its peer on a small model, and what it reports."""
 import json
 import os
 import pathlib

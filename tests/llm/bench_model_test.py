@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""yard bench kernels --model: which calls it measures."""
+"""Tests which calls yard bench kernels --model measures."""
 import os
 import tempfile
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prompts and the greedy tokens after them, in float64. Usage: expected.py FILE.gguf TOKENS PROMPTS MARGIN LIST
+"""Prints prompts and their greedy tokens in float64. Usage: expected.py FILE.gguf TOKENS PROMPTS
+MARGIN LIST
 
-A line for each prompt: its tokens, a bar, the tokens after it. Only prompts after which the best logit is always more than
-MARGIN above the second, so that every kernel must choose the same tokens, and that do not end in a short loop.
+Each line has the tokens of a prompt, a bar, and the tokens that follow. Prompts are chosen so that
+the best logit is always more than MARGIN above the second, so that every kernel must choose the
+same tokens, and so that the tokens do not end in a short loop.
 """
 import sys
 
@@ -12,7 +14,7 @@ import forward
 
 
 def greedy(model, prompt, count, margin):
-    """The tokens; None if two are too close."""
+    """Returns the greedy tokens, or None if two logits are too close."""
     tokens = list(prompt)
     for _ in range(count):
         logits = model.logits(tokens, 1)[0]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The forward pass of a Llama model in float64, written plainly: what the tokens of yard-chat are compared with.
+"""A simple forward pass of a Llama model in float64, to compare with the tokens of yard-chat.
 
-Usage: forward.py FILE.gguf TOKEN... prints the best five tokens after these, with their logits.
+Usage: forward.py FILE.gguf TOKEN... prints the best five next tokens with their logits.
 """
 import sys
 
@@ -15,7 +15,7 @@ def rms_norm(x, weight, eps):
 
 
 def rotate(x, base):
-    """Interleaved pairs of the last dimension, by the position along the first."""
+    """Rotates interleaved pairs of the last dimension by the position along the first."""
     tokens, _, dim = x.shape
     angle = np.arange(tokens)[:, None] * float(base) ** (-np.arange(0, dim, 2) / dim)
     c, s = np.cos(angle)[:, None], np.sin(angle)[:, None]
@@ -24,7 +24,7 @@ def rotate(x, base):
 
 
 def attention(q, k, v):
-    """Causal; query heads share key heads in order."""
+    """Causal attention, in which consecutive query heads share a key head."""
     tokens, heads, dim = q.shape
     k, v = (np.repeat(t, heads // t.shape[1], axis=1).swapaxes(0, 1) for t in (k, v))
     scores = q.swapaxes(0, 1) @ k.swapaxes(1, 2) / np.sqrt(dim)
@@ -53,7 +53,7 @@ class Model:
         return gguf.decode(*self.tensors[name + ".weight"])
 
     def logits(self, tokens, last):
-        """After each of the last `last` of these tokens: float64 [last, vocabulary]."""
+        """Returns the logits after each of the last `last` tokens as float64 [last, vocabulary]."""
         x = self.embedding[tokens]
         for layer in range(self.layers):
             def product(y, name):

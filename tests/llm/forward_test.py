@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the comparison in float64 rests on: decoders of blocks against their definition, element by element, and the parts of
-the forward pass against loops."""
+"""Tests the float64 reference: decoders of blocks against their definition, element by element, and
+parts of the forward pass against loops."""
 import math
 import os
 import struct
@@ -19,7 +19,7 @@ def f16(block, at):
 
 
 def element(kind, block, i):
-    """As docs/reference/ops.md defines it."""
+    """Computes an element as docs/reference/ops.md defines it."""
     if kind == "q8_0":
         return f16(block, 0) * struct.unpack_from("<b", block, 2 + i)[0]
     if kind in ("q4_0", "q4_1"):

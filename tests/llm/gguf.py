@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GGUF files, read and written plainly: metadata, and tensors as bytes that decode to float64.
+"""Reads and writes GGUF files in a simple way: metadata, and tensors as bytes that decode to float64.
 
-Independent of examples/llm: the tests compare the two.
+This code is independent of examples/llm, because the tests compare the two.
 """
 import struct
 
 import numpy as np
 
-# Types of metadata: number, format of struct.
+# Types of metadata by number, as formats of struct.
 NUMBERS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
 STRING, ARRAY = 8, 9
 
-# Types of tensors: number, elements of a block, its bytes.
+# Types of tensors: number, elements in a block, bytes in a block.
 TYPES = {"f32": (0, 1, 4), "f16": (1, 1, 2), "q4_0": (2, 32, 18), "q4_1": (3, 32, 20), "q8_0": (8, 32, 34),
          "q4_k": (12, 256, 144), "q6_k": (14, 256, 210), "bf16": (30, 1, 2)}
 NAMES = {number: name for name, (number, _, _) in TYPES.items()}
@@ -24,7 +24,7 @@ def bytes_of(kind, shape):
 
 
 class Reader:
-    """The numbers and strings of a file, one after another."""
+    """Reads the numbers and strings of a file in order."""
 
     def __init__(self, data):
         self.data, self.at = data, 0
@@ -49,7 +49,8 @@ class Reader:
 
 
 def read(path):
-    """Metadata by key, and tensors by name: (type, shape with the longest stride first, bytes)."""
+    """Returns metadata by key, and tensors by name as (type, shape with the longest stride first,
+    bytes)."""
     data = np.memmap(path, np.uint8, "r")
     r = Reader(data)
     if bytes(data[:4]) != b"GGUF":
@@ -71,7 +72,7 @@ def read(path):
 
 
 def halves(block):
-    """The low halves of bytes, then the high ones."""
+    """Returns the low halves of bytes, then the high ones."""
     return np.concatenate([block & 15, block >> 4], axis=-1).astype(float)
 
 
@@ -92,7 +93,7 @@ def decode_q6_k(b):
 
 
 def decode(kind, shape, data):
-    """The elements as float64."""
+    """Returns the elements as float64."""
     data = np.ascontiguousarray(data)
     if kind == "f32":
         out = data.view(np.float32)
@@ -123,7 +124,7 @@ def text_bytes(text):
 
 
 def value_bytes(value):
-    """A value with its type before it: strings, floats, flags, signed lists, everything else u32."""
+    """Encodes a value with its type: strings, floats, flags, signed lists, everything else as u32."""
     if isinstance(value, list):
         kind = STRING if isinstance(value[0], str) else 5
         parts = [text_bytes(v) if kind == STRING else struct.pack("<i", v) for v in value]

@@ -21,7 +21,8 @@ TEMPLATE = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '
 
 
 def byte_tokens():
-    """The character that stands for each byte: itself where it is printable, else one from U+0100 on."""
+    """Returns the character that stands for each byte: itself if it is printable, else one from U+0100
+    on."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     rest = (b for b in range(256) if b not in printable)
     table = {b: chr(b) for b in printable} | {b: chr(256 + i) for i, b in enumerate(rest)}
@@ -41,7 +42,7 @@ def f16_bytes(values):
 
 
 def random_blocks(kind, rows, width, deviation, random):
-    """Bytes of a matrix whose elements have about this standard deviation."""
+    """Returns the bytes of a matrix whose elements have about this standard deviation."""
     if kind in ("f32", "f16", "bf16"):
         values = (random.standard_normal((rows, width)) * deviation).astype(np.float32)
         if kind == "bf16":
@@ -49,14 +50,14 @@ def random_blocks(kind, rows, width, deviation, random):
         return values.astype({"f32": np.float32, "f16": np.float16}[kind]).tobytes()
     _, elements, size = gguf.TYPES[kind]
     blocks = random.integers(0, 256, (rows * width // elements, size), np.uint8)
-    spread = random.uniform(0.5, 1.4, len(blocks)) * deviation  # of each block
+    spread = random.uniform(0.5, 1.4, len(blocks)) * deviation  # one spread for each block
     if kind in ("q4_0", "q4_1"):
         blocks[:, :2] = f16_bytes(spread / 4.6)
         if kind == "q4_1":
             blocks[:, 2:4] = f16_bytes(-7.5 * spread / 4.6)
     elif kind == "q8_0":
         blocks[:, :2] = f16_bytes(spread / 74)
-    elif kind == "q4_k":  # scales and minima that nearly centre each part
+    elif kind == "q4_k":  # chooses scales and minima that nearly centre each part
         scales = random.integers(20, 44, (len(blocks), 8))
         least = scales + random.integers(-1, 2, scales.shape)
         blocks[:, 4:8] = scales[:, :4] | scales[:, 4:] >> 4 << 6
@@ -84,7 +85,7 @@ def write_model(path, weights="q4_1", embedding="q8_0", untied=None, shape=(2, 6
     def matrix(name, kind, rows, columns, deviation):
         tensors[name + ".weight"] = (kind, [rows, columns], random_blocks(kind, rows, columns, deviation, random))
 
-    def norm(name):  # of both signs, so that a token does not predict itself
+    def norm(name):  # weights of both signs, so that a token does not predict itself
         tensors[name + ".weight"] = ("f32", [width], random.standard_normal(width).astype(np.float32).tobytes())
 
     def table(name, kind):

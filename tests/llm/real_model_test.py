@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model of `make demo`, where it can be fetched: a known answer, and tokens beside the forward pass in float64."""
+"""Tests the model of `make demo` if it can be fetched: a known answer, and tokens compared with the
+forward pass in float64."""
 import pathlib
 import subprocess
 import sys
@@ -12,8 +13,8 @@ from tokens_test import chat, program_logits
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLANET, CODE = "The largest planet of the solar system is", "def fibonacci(n):\n    "
-# A prompt, the number of tokens, and how far the chosen token may be from the best: docs/performance.md. Reference kernels
-# take a second for a token.
+# For each policy a prompt, the number of tokens, and how far the chosen token may be from the best
+# one (docs/performance.md). Reference kernels take a second for a token.
 RUNS = {"reference": (PLANET, 1, 0.05), "vendor": (CODE, 8, 0.05), "simd": (PLANET, 16, 0.5), "default": (CODE, 16, 0.5)}
 
 
@@ -27,7 +28,8 @@ def fetch():
 
 class RealModel(unittest.TestCase):
     def test_answer(self):
-        # With activations in f32: the best two first tokens are 0.08 apart, less than the error with int8 may be.
+        # This runs with f32 activations: the best two first tokens are 0.08 apart, and the error
+        # with int8 may be larger.
         ran = chat(MODEL, "What is the capital of France?", "vendor", 16)
         self.assertEqual(ran["text"], "The capital of France is Paris.")
         ran = chat(MODEL, "What is the capital of Germany?", "default", 16)
@@ -47,7 +49,8 @@ class RealModel(unittest.TestCase):
             own = program_logits(MODEL, policy, ran["prompt_tokens"], tokens[:-1])
             best = np.argsort(-logits, axis=1)[:, :5]
             off = np.take_along_axis(own - logits, best, axis=1)
-            self.assertLessEqual((off.max(axis=1) - off.min(axis=1)).max(), allowed, policy)  # of differences
+            # Differences between logits.
+            self.assertLessEqual((off.max(axis=1) - off.min(axis=1)).max(), allowed, policy)
             self.assertLessEqual(abs(own - logits).mean(), allowed / 3, policy)
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A conversation with yard-chat on a pseudo-terminal: commands, line editing, ctrl-C and a full context."""
+"""Tests a conversation with yard-chat on a pseudo-terminal: commands, line editing, ctrl-C and a full
+context."""
 import os
 import pty
 import re
@@ -16,7 +17,7 @@ CTRL_C, CTRL_D, UP = b"\x03", b"\x04", b"\x1b[A"
 
 
 class Terminal:
-    """yard-chat on a terminal; with plain=True its output is a pipe, so that lines are not edited."""
+    """Runs yard-chat on a terminal. With plain=True its output is a pipe, so there is no line editing."""
 
     def __init__(self, *options, plain=False):
         self.keys, child = pty.openpty()
@@ -28,12 +29,12 @@ class Terminal:
         os.close(child)
         if plain:
             os.close(writer)
-        # Without libedit there is no line editing on a terminal either.
+        # Without libedit a terminal has no line editing either.
         self.plain = plain or os.environ.get("LIBEDIT") != "1"
         self.reader, self.text, self.seen = reader, "", 0
 
     def read(self, seconds):
-        """Reads what comes within the time. False at the end."""
+        """Reads output that comes within the time, and returns False at its end."""
         if not select.select([self.reader], [], [], seconds)[0]:
             return True
         try:
@@ -44,7 +45,7 @@ class Terminal:
         return piece != b""
 
     def until(self, pattern):
-        """What came up to the pattern, since the last call."""
+        """Returns the output since the last call up to the pattern."""
         end = time.monotonic() + 60
         while True:
             found = re.search(pattern, self.text[self.seen:])
@@ -59,20 +60,22 @@ class Terminal:
         os.write(self.keys, keys.encode() if isinstance(keys, str) else keys)
 
     def wait_until_it_reads(self):
-        """Waits until the program sleeps in the read after a prompt. A signal that comes between the prompt and
-        the read interrupts nothing, and on a busy machine that is easily hit."""
+        """Waits until the program sleeps in the read after a prompt.
+
+        A signal between the prompt and the read interrupts nothing, and a busy machine makes that
+        likely."""
         end = time.monotonic() + 60
         while time.monotonic() < end:
             with open(f"/proc/{self.program.pid}/task/{self.program.pid}/stat", encoding="utf-8") as stat:
                 sleeps = stat.read().rsplit(")", 1)[1].split()[0] == "S"
-            # An editor of lines prints its prompt before it asks the terminal for ctrl-C as a key.
+            # A line editor prints its prompt before it makes the terminal pass ctrl-C as a key.
             if sleeps and (self.plain or not termios.tcgetattr(self.keys)[3] & termios.ISIG):
                 return
             time.sleep(0.01)
         raise AssertionError("the program does not wait for a line")
 
     def ask(self, line):
-        """What is printed after a line, up to the next prompt."""
+        """Sends a line and returns the output up to the next prompt."""
         self.send(line + "\r")
         self.until(re.escape(line[-8:]) if line else "")
         return self.until(r"\n> ")
@@ -129,7 +132,7 @@ class Conversation(unittest.TestCase):
         t.ask("and again")
         self.assertEqual(serving(), first)
         self.assertIn("yard-chat: ", t.ask("/deny no.such_kernel"))
-        self.assertIn("yard-chat: ", t.ask("/deny *"))  # would leave nothing
+        self.assertIn("yard-chat: ", t.ask("/deny *"))  # this deny would leave no kernel
 
     def test_a_full_context_goes_on(self):
         t = self.start("-n", "10", "--context", "64")
@@ -146,10 +149,11 @@ class Conversation(unittest.TestCase):
     def test_ctrl_c(self):
         for plain in (False, True):
             with self.subTest(plain=plain):
-                # The answer must last until ctrl-C has been sent, however slow this test is.
+                # The answer must last until ctrl-C is sent, however slow this test is.
                 t = self.start("-n", "100000", "--context", "30000", plain=plain)
                 t.send("hello\r")
-                # More than the echo of the line: the answer has begun, and the terminal sends signals again.
+                # This is longer than the echo of the line, so the answer has begun and the terminal
+                # sends signals again.
                 t.until(r"(.|\n){200}")
                 t.send(CTRL_C)
                 t.until("interrupted; ctrl-C again leaves(.|\n)*> ")
@@ -166,7 +170,7 @@ class Conversation(unittest.TestCase):
         t.send("/statx\x7fs\r")
         t.until("conversation 0 turns")
         t.until("> ")
-        t.send("hellO\x01\x1b[C\r")  # to the beginning, one to the right
+        t.send("hellO\x01\x1b[C\r")  # moves to the beginning, and then right by one
         t.until("> ")
         t.send(UP + UP + b"\r")
         t.until("conversation 1 turns")

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""yard-chat on small random models, under every policy: its logits and tokens beside those of the forward pass in float64.
+"""Compares the logits and tokens of yard-chat with the forward pass in float64, on small random models
+and under every policy.
 
-Tokens are compared along the program's own text, so that two that are nearly equal do not end the comparison.
+Tokens are compared along the program's own text, so that two nearly equal tokens do not end the
+comparison.
 """
 import json
 import os
@@ -18,7 +20,7 @@ import random_model
 
 POLICIES = ("reference", "simd", "vendor", "default")
 PROMPTS = ("hello world", "The quick brown fox", "é 你好 😀 123")
-# How far a logit may be off: docs/performance.md.
+# The largest error of a logit (docs/performance.md).
 EXACT, INT8 = 0.05, 0.5
 MODELS = {
     "q4_1, q8_0 tied": {},
@@ -31,7 +33,7 @@ MODELS = {
 
 
 def chat(model, prompt, policy, tokens, *more):
-    """The object that yard-chat prints."""
+    """Returns the object that yard-chat prints."""
     run = subprocess.run([os.environ["CHAT"], "--model", model, "--json", "--temperature", "0", "--policy", policy,
                           "--tokens", str(tokens), *more, prompt], capture_output=True, timeout=120)
     assert run.returncode == 0, run.stderr.decode()
@@ -39,7 +41,7 @@ def chat(model, prompt, policy, tokens, *more):
 
 
 def program_logits(model, policy, prompt, tokens):
-    """After the prompt and after each further token."""
+    """Returns the logits after the prompt and after each further token."""
     run = subprocess.run([os.environ["LOGITS"], model, policy, str(len(prompt)), *map(str, prompt + tokens)],
                          capture_output=True, timeout=120)
     assert run.returncode == 0, run.stderr.decode()
@@ -56,7 +58,7 @@ class Tokens(unittest.TestCase):
         start, tokens = ran["prompt_tokens"], ran["tokens"]
         self.assertEqual(len(tokens), 16)
         logits = model.logits(start + tokens[:-1], len(tokens))
-        for step, token in enumerate(tokens):  # the best, but for those that the error may exchange
+        for step, token in enumerate(tokens):  # each token must be the best within the error
             self.assertLessEqual(logits[step].max() - logits[step, token], allowed, (policy, prompt, step))
         own = program_logits(path, policy, start, tokens[:-1])
         self.assertLessEqual(abs(own - logits).max(), allowed, (policy, prompt))

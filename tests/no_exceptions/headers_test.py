@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles each public header alone with -fno-exceptions: headers_test.py INCLUDE GENERATED COMPILER...
+"""Compiles each public header alone with -fno-exceptions: headers_test.py INCLUDE GENERATED
+COMPILER...
 
-Whether a header includes what it needs does not depend on the compiler, so the others compile all of them at once.
+Missing includes do not depend on the compiler, so compilers after the first compile all headers at
+once.
 """
 import concurrent.futures
 import pathlib

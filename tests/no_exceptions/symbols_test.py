@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that differ without exceptions have other symbols there: symbols_test.py INCLUDE GENERATED COMPILER...
+"""Tests that functions that differ without exceptions have other symbols: symbols_test.py INCLUDE
+GENERATED COMPILER...
 
-The linker keeps one of two functions with the same symbol. So a function of ours that files of both kinds contain must
-have nothing to do when an exception passes, and must use the same functions. Constructors, destructors and assignments
-are left out, which only lose memory then, as those of the standard library do.
+The linker keeps one of two functions with the same symbol. So a function of ours that files of both
+kinds contain must have nothing to do when an exception passes, and must call the same functions.
+Constructors, destructors and assignments are left out: like those of the standard library, they may
+only leak memory then.
 """
 import os
 import re
@@ -18,7 +20,8 @@ def run(*command):
 
 
 def read(path):
-    """The weak functions of an object file, those that handle exceptions, and what each refers to."""
+    """Returns the weak functions of an object file, those that handle exceptions, and what each refers
+    to."""
     weak = {line.split()[-1] for line in run("nm", path).splitlines() if re.search(r" [WVu] _Z", line)}
     handling = set(re.findall(r"\.gcc_except_table\.(_Z\w+)", run("readelf", "-SW", path)))
     uses, to = {}, None
@@ -32,7 +35,8 @@ def read(path):
 
 
 def is_ours(symbol, name):
-    """Whether a function is of the library, and not a special member. `name` is demangled."""
+    """Returns whether a function belongs to the library and is not a special member. `name` is
+    demangled."""
     if not re.match(r"_ZZ*N[KRO]*4yard(?!7testing)", symbol):
         return False
     name = re.sub(r"\[abi:\w+\]", "", name)

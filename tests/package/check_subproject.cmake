@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# What a project around Switchyard's sources gets: the library alone, and plugins as with an installed Switchyard.
+# Checks what a project around Switchyard's sources gets: only the library, and plugins as with an
+# installed Switchyard.
 foreach(unasked IN ITEMS yard_tool yard_test_flags base_test)
   if(TARGET ${unasked})
     message(FATAL_ERROR "a subproject builds ${unasked}, which was not requested")
   endif()
 endforeach()
-# A layer is compiled as one file, which a project around ours need not ask for, and neither gets our warnings.
+# The library's layers use unity builds. The project around it need not, and does not get our
+# warnings.
 get_target_property(unity yard_dispatch UNITY_BUILD)
 get_target_property(ours consumer UNITY_BUILD)
 if(NOT unity OR ours)

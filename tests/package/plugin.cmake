@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# Makes a plugin project with the installed command, outside this tree, and does with it what its README
-# says: build, test, install, call. KIND is cpp or c; `kernels` makes one for each built-in op instead. Run by ctest.
+# Makes a plugin project with the installed command outside this tree, and follows its README:
+# build, test, install, call. KIND is cpp or c, or `kernels` to make a project for each built-in op.
+# Run by ctest.
 #
-# The installation is moved first: what is in it must find the rest from where it is now.
+# The installation is moved first, to test that its parts find each other in a new place.
 
 set(folder /tmp)
 if(DEFINED ENV{TMPDIR})
@@ -24,11 +25,11 @@ file(COPY "${PREFIX}/" DESTINATION "${work}/moved" USE_SOURCE_PERMISSIONS)
 set(PREFIX "${work}/moved")
 unset(ENV{YARD_PLUGINS})
 unset(ENV{YARD_PLUGIN_PATH})
-set(ENV{XDG_STATE_HOME} "${work}/state")  # where the command remembers what it verified
+set(ENV{XDG_STATE_HOME} "${work}/state")  # the command stores results of verifications here
 set(yard "${PREFIX}/${BINDIR}/yard")
 
-# Kernels for existing ops, in C and C++ by turns. Each builds as it is. They can be verified beside a lock
-# file that does not list them, and in an environment whose lock file does not.
+# Makes kernels for existing ops, alternately in C and C++. Each builds without changes. They can be
+# verified next to a lock file that does not list them, and in an environment with such a lock file.
 if(KIND STREQUAL "kernels")
   file(MAKE_DIRECTORY "${work}/all" "${work}/searched")
   string(REPEAT "0" 64 zeros)
@@ -51,17 +52,18 @@ if(KIND STREQUAL "kernels")
       set(name ${word}_cpp)
       must("${yard}" plugin new ${name} --dir "${work}/all/${name}" --for-op ${op})
     endif()
-    string(APPEND all "add_subdirectory(${name})\n")  # one configuration for all
+    string(APPEND all "add_subdirectory(${name})\n")  # one configuration for all projects
     file(COPY "${work}/searched/yard.lock" DESTINATION "${work}/build/${name}")
   endforeach()
   file(WRITE "${work}/all/CMakeLists.txt" "${all}")
   must("${CMAKE_COMMAND}" -S "${work}/all" -B "${work}/build" -G "${GENERATOR}"
        "-DCMAKE_C_COMPILER=${CC}" "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_PREFIX_PATH=${PREFIX}"
-       -DCMAKE_C_FLAGS_RELEASE=-O0 -DCMAKE_CXX_FLAGS_RELEASE=-O0  # they compute nothing
+       # The kernels compute nothing, so optimisation is a waste of time.
+       -DCMAKE_C_FLAGS_RELEASE=-O0 -DCMAKE_CXX_FLAGS_RELEASE=-O0
        "-DCMAKE_C_FLAGS=-Wall -Wextra -Wno-unused-parameter -Werror"
        "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wno-unused-parameter -Werror")
   must("${CMAKE_COMMAND}" --build "${work}/build")
-  # The kernels decline every call, so that they do not count as verified before they are written.
+  # The kernels decline every call until they are written, so they do not count as verified.
   foreach(name IN ITEMS rms_norm softmax)
     file(GLOB library "${work}/build/${name}_c*/${name}_c*.so")
     execute_process(COMMAND "${yard}" verify "${library}" RESULT_VARIABLE code ERROR_VARIABLE said)
@@ -87,26 +89,26 @@ must("${CMAKE_COMMAND}" -S "${work}/sample" -B "${work}/build" -G "${GENERATOR}"
 must("${CMAKE_COMMAND}" --build "${work}/build")
 must("${CMAKE_CTEST_COMMAND}" --test-dir "${work}/build" --output-on-failure --no-tests=error)
 
-# Below the prefix that is named, and only there.
+# With a prefix, the plugin is installed only below that prefix.
 set(installed "${LIBDIR}/yard/plugins/sample.so")
 must("${CMAKE_COMMAND}" --install "${work}/build" --prefix "${work}/elsewhere")
 if(NOT EXISTS "${work}/elsewhere/${installed}" OR EXISTS "${PREFIX}/${installed}")
   message(FATAL_ERROR "plugin ${KIND}: install does not obey --prefix")
 endif()
-# With none named, where this Switchyard finds it by itself.
+# Without a prefix, the plugin is installed where this Switchyard finds it.
 must("${CMAKE_COMMAND}" --install "${work}/build")
 if(NOT EXISTS "${PREFIX}/${installed}")
   message(FATAL_ERROR "plugin ${KIND}: ${PREFIX}/${installed} is not there")
 endif()
 must("${yard}" run "sample.scale(f32[8,64], by=2.0)" --force default.sample --repeat 1)
 
-# Without any build system: the line at the top of the example.
+# Builds the example without a build system, with the command at the top of its file.
 if(KIND STREQUAL "c")
   must("${CC}" -std=c11 -O2 -shared -fPIC -fvisibility=hidden -Wall -Wextra -Wpedantic -Werror
        "-I${PREFIX}/${INCLUDEDIR}" "${ROOT}/examples/plugins/c_plugin.c" -o "${work}/example_c.so")
   must("${yard}" verify --quick "${work}/example_c.so")
 
-  # The tests of the project are worth something: a kernel that computes something else does not pass.
+  # The tests of the project must detect a wrong kernel.
   file(READ "${work}/sample/sample.c" text)
   string(REPLACE "job->from[i] * job->factor" "job->from[i] + job->factor" wrong "${text}")
   if(wrong STREQUAL text)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What yard_add_plugin() says to wrong arguments, and what the look at a linked library finds. Run by ctest;
-# with CASE it is one wrong use.
+# Tests the messages of yard_add_plugin() for wrong arguments, and the findings of the check of a
+# linked library. Run by ctest. With CASE the script makes one wrong call.
 
 cmake_minimum_required(VERSION 3.25)
 set(modules "${CMAKE_CURRENT_LIST_DIR}/../../cmake")
@@ -32,7 +32,7 @@ if(DEFINED CASE)
   return()
 endif()
 
-# Runs something and looks for words in what it says.
+# Runs a command and looks for words in its output.
 function(says words fails)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE rc OUTPUT_VARIABLE text ERROR_VARIABLE text)
   string(REGEX REPLACE "[ \n]+" " " text "${text}")
@@ -53,7 +53,7 @@ function(look file words fails)
   if(EXISTS "${PLUGINS}/${file}.so")
     says("${words}" ${fails} "${CMAKE_COMMAND}" "-DPLUGIN=${PLUGINS}/${file}.so" "-DNM=${NM}"
          "-DREADELF=${READELF}" -P "${modules}/YardPluginCheck.cmake")
-  elseif(NOT file STREQUAL "pinned_unique")  # only where the compiler makes such symbols
+  elseif(NOT file STREQUAL "pinned_unique")  # only some compilers make such symbols
     message(SEND_ERROR "${PLUGINS}/${file}.so was not built")
   endif()
 endfunction()

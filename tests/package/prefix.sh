@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What docs/get_started.md does with a prefix: installs there, builds programs against it, and installs one of them. Run
-# by ctest: prefix.sh BUILD PACKAGE LIBDIR, with the build tree, this folder, and the name of the library folder.
+# Follows docs/get_started.md for a prefix: installs there, builds programs with it, and installs
+# one of them. Run by ctest as prefix.sh BUILD PACKAGE LIBDIR, with the build tree, this folder and
+# the name of the library folder.
 set -e
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -22,7 +23,7 @@ yard --version
 test "$(command -v yard)" = "$PREFIX/bin/yard"
 "$PREFIX/bin/yard-chat" --version | grep -q "^yard-chat $(yard --version)$"
 
-# The manual page and the completions are those of this command.
+# The manual page and the completions come from this command.
 share=$PREFIX/share
 yard help --man | cmp - "$share/man/man1/yard.1"
 yard completion bash | cmp - "$share/bash-completion/completions/yard"
@@ -48,7 +49,7 @@ c++ -std=c++20 my_program/main.cc -o consumer $(pkg-config --cflags --libs switc
 ./consumer
 # [/pkg_config]
 
-# Without an rpath the library is not found, unless the environment names its folder.
+# Without an rpath the program does not find the library, unless the environment names its folder.
 c++ -std=c++20 my_program/main.cc -o bare $(pkg-config --cflags --libs switchyard)
 if ./bare 2> error; then
   echo "a program without an rpath should not start" >&2
@@ -57,7 +58,7 @@ fi
 grep -q libyard error
 LD_LIBRARY_PATH="$rpath" ./bare
 
-# The prefix may be moved as a whole.
+# The prefix can be moved as a whole.
 mv "$PREFIX" moved
 moved/bin/yard list rms_norm > /dev/null
 PKG_CONFIG_PATH=$work/moved/lib/pkgconfig pkg-config --cflags switchyard | grep -q moved/

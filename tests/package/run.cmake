@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Builds and runs one consumer project the way a user would, from an empty folder; run by ctest.
+# Builds and runs one consumer project from an empty folder, as a user would. Run by ctest.
 
 function(must)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE rc)
@@ -30,10 +30,11 @@ if(WAY STREQUAL "plain_c")
   must("${CC}" -std=c11 -Wall -Wextra -Wpedantic -Werror "${source}/main.c" -o "${WORK}/consumer"
        ${flags} "-Wl,-rpath,${PREFIX}/${LIBDIR}")
 else()
-  # Not by an option: a list does not survive on a command line.
+  # The launcher is set in the environment, because a list does not survive on a command line.
   set(ENV{CMAKE_CXX_COMPILER_LAUNCHER} "${LAUNCHER}")
-  # Projects that carry the sources do without what is optional. Both ways lead to add_subdirectory(), so the library is built in
-  # one of them, without optimisation; the other builds all but the library and what links it.
+  # Projects that contain the sources leave out optional parts. Both ways lead to
+  # add_subdirectory(), so one of them builds the library without optimisation, and the other builds
+  # everything except the library and what links it.
   set(options -DCMAKE_BUILD_TYPE=Release)
   set(targets all)
   if(NOT WAY STREQUAL "find_package")
