@@ -46,7 +46,6 @@ class HealthOf : public ::testing::Test {
     return copy.on(bare_.runtime)(TensorView(to.data(), DType::f32, {n}),
                                   TensorView(from.data(), DType::f32, {n}), 0);
   }
-  // Returns whether the breaker keeps calls of this size from the bad kernel.
   bool is_out(int64_t n = 4) {
     const auto e = bare_.runtime.explain("copy(f32[" + std::to_string(n) + "])@cpu").value();
     for (const Candidate& c : e.candidates)

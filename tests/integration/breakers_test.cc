@@ -251,7 +251,6 @@ TEST_F(HealthOf, AShareOfFailuresOpensTheBreakerForThreads) {
   for (std::thread& t : threads) t.join();
 }
 
-// Below the percentage the breaker stays closed, and calls go back to direct plans.
 TEST_F(HealthOf, FewFailuresOpenNothing) {
   bad_.set({.rate = 0.1, .code = YARD_FAULT});
   for (int i = 0; i < 3000; ++i) ASSERT_TRUE(call().ok());

@@ -20,7 +20,6 @@ namespace {
 
 bool g_built_in = false;
 
-// Uses the op in the same way however it was registered.
 std::vector<float> caller(Runtime& runtime) {
   std::vector<float> x(1000), out(1000);
   for (size_t i = 0; i < x.size(); ++i) x[i] = 0.37f * static_cast<float>(i) - 180;

@@ -113,7 +113,6 @@ TEST_F(CallMemoNames, WrongOnesAreRefusedEveryTime) {
     }
 }
 
-// The type of a scalar is checked even if nothing reads its value.
 TEST_F(CallMemoNames, TypesAreCheckedAlthoughValuesAreNot) {
   Bare bare("plain(out!: T[n], x: T[n], w?: T[n], k: int = 1, on: bool = false, by: float = 1.0)");
   bare.add(keeping("plain", 1)).or_throw();
@@ -134,7 +133,6 @@ TEST_F(CallMemoNames, TypesAreCheckedAlthoughValuesAreNot) {
     }
 }
 
-// The op is removed and added again with its parameters in another order and with other defaults.
 TEST_F(CallMemoNames, AnOpAddedAgainWithAnotherSchemaIsBoundByTheNewOne) {
   const char* const schemas[] = {
       "swap(out!: T[n], x: T[n], y: T[n], a: int = 1, b: int = 2)",
@@ -223,7 +221,6 @@ TEST_F(CallMemoNames, RuntimesHaveSchemasOfTheirOwn) {
   }
 }
 
-// Some names are hard to tell apart, and some are too long for the cache.
 TEST_F(CallMemoNames, NamesAreComparedInFull) {
   const std::string longest(31, 'p'), too_long(32, 'p'), other = std::string(31, 'p') + "q";
   const std::string ops[] = {"begin_of_one_same_end",
@@ -260,7 +257,6 @@ TEST_F(CallMemoNames, NamesAreComparedInFull) {
   }
 }
 
-// Strings are not part of a form: each call passes its own.
 TEST_F(CallMemoNames, StringsAndListsAreThoseOfTheCall) {
   Bare bare("join(out!: T[n], xs: T[n][], name: string, k: int = 1)");
   bare.add(keeping("join", 1)).or_throw();
@@ -289,7 +285,6 @@ TEST_F(CallMemoNames, StringsAndListsAreThoseOfTheCall) {
   }
 }
 
-// The verifier reads a string, so calls that differ only in the string go to different kernels.
 TEST_F(CallMemoNames, AStringThatIsReadDecides) {
   Bare bare("say(out!: T[n], x: T[n], word: string)");
   bare.add(keeping("say", 1)).or_throw();

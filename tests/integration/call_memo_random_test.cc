@@ -182,7 +182,6 @@ class Forms {
     place(all[0], all[count == 3 ? 1 : 3]);
     return all;
   }
-  // Chooses where an output lies with respect to an input.
   void place(Spec& out, Spec& x) {
     const uint64_t element = bytes_of(out.dtype);
     const int64_t last = out.shape.empty() ? 1 : out.shape.back();
@@ -314,7 +313,6 @@ class World {
   std::string described_;
 };
 
-// The arguments of a form.
 struct Arguments {
   std::vector<TensorView> views;
   std::vector<yard_tensor_t> plain;  // the tensors for packed calls, written in another way

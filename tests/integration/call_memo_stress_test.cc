@@ -176,7 +176,6 @@ TEST_F(CallMemoStress, WhilePlansAreEvicted) {
   EXPECT_LE(bare_.runtime.stats(false).plans, 8u);
 }
 
-// Overlays also come and go.
 TEST_F(CallMemoStress, WhileOverlaysAreReleased) {
   add("a", 0, 20);
   ledger_.begin(0), ledger_.end();

@@ -204,7 +204,6 @@ struct FewPlans : CallMemoTest {
   FewPlans() : CallMemoTest(4) {}
 };
 
-// An evicted plan is not used again.
 TEST_F(FewPlans, PlansThatAreEvictedAreNotUsed) {
   // Each of these kernels makes its own class.
   std::vector<std::vector<yard_limit_t>> limits;

@@ -11,7 +11,6 @@
 
 namespace yard::testing {
 
-// The result of a call.
 struct Outcome {
   Code code = Code::kOk;
   intptr_t kernel = 0;

@@ -159,7 +159,6 @@ TEST_F(PackedCalls, ByNameConversionsHappenAlthoughTheFormIsRemembered) {
   }
 }
 
-// Tensors from views and other tensors, which carry no form, can be mixed.
 TEST_F(PackedCalls, ByNameTensorsOfAnyOriginCanBeMixed) {
   const yard_value_t raw = args_[1];
   for (int i = 0; i < 30; ++i) {

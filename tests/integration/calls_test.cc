@@ -122,7 +122,6 @@ TEST_F(Calls, AnOutputMayAliasAnInputWhereTheSchemaAllowsIt) {
   EXPECT_TRUE(call({out_, TensorView(memory_[1], DType::f32, {4, 8}, {0, 1}), w_}).ok());
 }
 
-// Tensors without elements share no memory, so an empty output may equal its empty input.
 TEST_F(Calls, EmptyTensorsShareNothing) {
   const TensorView empty(memory_[1], DType::f32, {0, 8});
   ASSERT_TRUE(call({empty, empty, w_}).ok());

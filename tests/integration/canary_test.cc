@@ -133,7 +133,6 @@ TEST_F(CanaryOf, CallersGetRightResultsAndTheBreakerOpens) {
   EXPECT_EQ(count("fault.copy").mismatches, 5u);
 }
 
-// A canary treats tensors without strides as compact when it copies them.
 TEST_F(CanaryOf, TensorsWithoutStridesAreCopied) {
   watch({{.op = "copy"}});
   copy_.set({.wrong_numbers = true, .delegate = &right_copy_});

@@ -86,7 +86,6 @@ TEST(DeviceFeatures, AreThoseOfTheDeviceThatACallIsOn) {
             "(Plugins::state_device_features)");
 }
 
-// Plans and memos of one device do not serve another device.
 TEST(DeviceFeatures, RepeatedCallsOnTwoDevicesRunTheirOwnKernels) {
   OnCuda bare;
   ASSERT_TRUE(bare.add(bare.on_cuda("quick", 2, 900, "cuda:sm_90")).ok());

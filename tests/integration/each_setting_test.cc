@@ -60,7 +60,6 @@ class Under {
                                             TensorView(from.data(), DType::f32, {n}));
     return status.ok() ? t_ran : -1;
   }
-  // Makes calls for which the first kernel fails.
   void fault(int times, int64_t n = 4) {
     bad.set({.code = YARD_FAULT});
     for (int i = 0; i < times; ++i) call(n);
@@ -77,7 +76,6 @@ class Under {
   bool half_open() const {
     return base::eventually([&] { return breaker().state == BreakerState::kHalfOpen; });
   }
-  // Closes the breaker by successful probes.
   void close() {
     bad.set({.rate = 0});
     ASSERT_TRUE(half_open());
@@ -127,7 +125,6 @@ class Under {
     return runtime->stats(false).state_bytes;
   }
   std::string chosen() { return runtime->resolve("step(f32[4])").value().kernel; }
-  // Returns whether the runtime notices a change of the file.
   bool follows() {
     runtime->rules().watch(file, {20ms, 10ms}).or_throw();
     std::this_thread::sleep_for(settling);

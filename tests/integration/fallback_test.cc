@@ -159,7 +159,6 @@ TEST_P(InPlace, RetryInplaceIsReadFromARuleFile) {
   EXPECT_THAT(to_yaml(reading.config), HasSubstr("retry_inplace: save"));
 }
 
-// Restoring a tensor must not touch the space between rows of a wider matrix.
 TEST(SavedInputs, DoNotTouchTheSpaceBetweenRows) {
   const Case& c = kInPlace[2];
   World w(c);

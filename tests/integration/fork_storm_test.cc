@@ -30,7 +30,6 @@ constexpr int kForks = 100;  // each fork takes about ten milliseconds here
 constexpr int kForks = 1000;
 #endif
 
-// The number of forks of each kind.
 int forks() { return scaled(kForks); }
 
 class ForkStorm : public ::testing::Test {
@@ -55,7 +54,6 @@ class ForkStorm : public ::testing::Test {
         .ok();
   }
 
-  // Exercises everything that a child must be able to do.
   int in_child(int i) {
     if (!call(1 + i % 8)) return 2;
     {

@@ -17,7 +17,7 @@
 namespace yard::testing {
 namespace {
 
-// Exits a child with the number of the failed line.
+// Exits a child with a code that identifies the failed line.
 #define YARD_IN_CHILD(condition)                 \
   do {                                           \
     if (!(condition)) _exit(1 + __LINE__ % 200); \

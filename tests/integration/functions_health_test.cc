@@ -80,7 +80,6 @@ class FunctionHealth : public Failing {
 
 // ---- Fallback ----
 
-// Returns an implementation that throws.
 template <class R, class... A>
 auto throws(const char* text = "smoke") {
   return [text](A...) -> R { throw std::runtime_error(text); };

@@ -92,7 +92,6 @@ inline Policy reference_only(bool on) {
   return p;
 }
 
-// Returns the config of a rule file with this content.
 inline Config rules(const char* yaml) {
   ConfigReading r = parse_config(std::string("version: \"1.0\"\n") + yaml, "rules.yaml");
   for (const ConfigProblem& p : r.problems) ADD_FAILURE() << to_string(p);

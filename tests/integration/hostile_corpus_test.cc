@@ -20,7 +20,6 @@
 namespace yard::testing {
 namespace {
 
-// Returns the plugins that tests/plugins builds to be refused.
 std::vector<std::string> hostile_plugins() {
   std::istringstream names(YARD_HOSTILE_PLUGINS);
   return {std::istream_iterator<std::string>(names), {}};

@@ -271,7 +271,6 @@ TEST(InspectChanges, VerboseLinesAndTraces) {
   EXPECT_THAT(ask("undo"), HasSubstr("there is no change to undo"));
 }
 
-// Returns the number of the change in an answer.
 std::string number_of(const std::string& answer) {
   const size_t at = answer.find("\"change\": ") + 10;
   return answer.substr(at, answer.find(',', at) - at);

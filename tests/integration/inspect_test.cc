@@ -71,7 +71,7 @@ TEST(Inspect, AnswersFromTheFirstCallToTheEndOfTheLastRuntime) {
   EXPECT_TRUE(servers(1));
 }
 
-#if !defined(YARD_UNDER_TSAN)  // it reports reading another thread's descriptors as a race
+#if !defined(YARD_UNDER_TSAN)  // TSan reports reading another thread's descriptors as a race
 TEST(Inspect, DescriptorsAreClosedOnExec) {
   World w;
   w.call();

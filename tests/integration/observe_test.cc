@@ -170,7 +170,7 @@ TEST(Verbose, LinesOfManyThreadsAreWhole) {
   for (const std::string& l : lines) ASSERT_THAT(l, StartsWith("yard,exec,rms_norm,"));
 }
 
-#if !defined(YARD_UNDER_TSAN)  // it does not follow forks
+#if !defined(YARD_UNDER_TSAN)  // TSan does not follow forks
 TEST(Verbose, AForkedChildPrintsItsOwnLines) {
   Runtime r;
   Tensors t;
@@ -313,7 +313,7 @@ TEST(Trace, IsBounded) {
   EXPECT_FALSE(r.recording().start_trace(0).ok());
 }
 
-#if !defined(YARD_UNDER_TSAN)  // it does not follow forks
+#if !defined(YARD_UNDER_TSAN)  // TSan does not follow forks
 TEST(Trace, AForkedChildAddsNothing) {
   Runtime r;
   Tensors t;

@@ -19,7 +19,6 @@ using ::testing::Not;
 
 inline constexpr Op<void(Out, In)> answer{"answer"};
 
-// Prints the answer of a call.
 void say_answer(const char* when, Runtime& runtime = Runtime::shared()) {
   std::fprintf(stderr, "%s: %d\n", when, static_cast<int>(ask(runtime)));
 }

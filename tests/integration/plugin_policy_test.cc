@@ -35,7 +35,6 @@ TEST_F(Locked, OnlyWhatIsListedLoads) {
   EXPECT_EQ(ask(runtime, "old"), -1);
 }
 
-// A lock applies to a file under every path.
 TEST_F(Locked, LinksDoNotLeadAroundALock) {
   Folder elsewhere;
   const std::string soft = elsewhere.file("soft.so"), hard = elsewhere.file("hard.so");

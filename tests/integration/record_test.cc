@@ -281,7 +281,6 @@ TEST_F(Record, PutsTheProcessIdIntoThePath) {
   EXPECT_TRUE(fs::exists(folder_ / ("calls." + std::to_string(::getpid()) + ".txt")));
 }
 
-// A child records to its own file, which does not contain the parent's counts.
 TEST_F(Record, ContinuesInAForkedChildUnderAnotherName) {
   runtime().recording().to(path_).or_throw();
   call(4);

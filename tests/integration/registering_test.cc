@@ -87,7 +87,6 @@ TEST_F(Registering, AVendorsKernelNeedsADeclaredBackend) {
 
 void wrong_result(plugin::Call, plugin::Tensor, plugin::Tensor) {}
 
-// A program may replace the reference kernel of its own ops, but not of a built-in op.
 TEST_F(Registering, TheReferenceOfABuiltInOpCannotBeAddedOrReplaced) {
   const auto kernel = [](const char* op, const char* id) {
     return plugin::Kernel::of<wrong_result>(op, id).kind(YARD_KIND_REFERENCE);

@@ -70,7 +70,6 @@ class RolloutOf : public ::testing::Test {
       if (e.kind == kind) return true;
     return false;
   }
-  // Calls until this event comes.
   bool call_until(ConfigEvent::Kind kind, milliseconds patience = milliseconds(20000)) {
     const auto end = std::chrono::steady_clock::now() + patience;
     while (!saw(kind)) {

@@ -220,7 +220,6 @@ TEST_F(RolloutJudged, TheTimeOfChecksIsNotThatOfCalls) {
   EXPECT_FALSE(saw(Kind::kAborted)) << bare_.runtime.problems().at(0).message;
 }
 
-// Events that an operator must know are logged at the default level.
 TEST_F(RolloutJudged, StartPromotionAndRollbackAreLogged) {
   std::mutex lock;
   std::string log;

@@ -51,7 +51,6 @@ class RolloutSoak : public RolloutOf {
     return true;
   }
   static CanaryRule canary() { return {.op = "*", .one_in = 3}; }
-  // Matches calls of size 6.
   static bool six(const yard_value_t* args, uint32_t) { return args[0].u.tensor->shape[0] == 6; }
 
   yard_kernel_t right_ = plugin::Kernel::of<plain_copy>("copy", "reference.cpp")

@@ -56,7 +56,6 @@ TEST(Scale, KernelsOfOtherOpsCostAHitNothing) {
   EXPECT_LT(best, 1.5);
 }
 
-// A change of one op does not make new plans for other ops.
 TEST(Scale, AChangeOfOneOpLeavesThePlansOfOthers) {
   Bare bare;
   ASSERT_TRUE(bare.add(kernel_of("copy", "a", 1)).ok());

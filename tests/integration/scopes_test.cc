@@ -281,7 +281,6 @@ TEST_F(Scopes, CanBePassedToAnotherThread) {
   }).join();
 }
 
-// Memory stays bounded under ten thousand different scopes.
 TEST_F(Scopes, DoNotLeak) {
   for (int i = 0; i < 10000; ++i) {
     const ScopedPolicy in(

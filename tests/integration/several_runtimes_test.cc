@@ -111,7 +111,6 @@ TEST(SeveralRuntimes, EndInAnyOrderWhileThreadsUseTheOthers) {
   std::atomic<bool> stop{false};
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;
-  // These threads use the runtime that stays.
   for (int t = 0; t < 2; ++t)
     threads.emplace_back([&] {
       while (!stop) wrong += const_cast<World&>(lasting).ran() != 101;

@@ -194,7 +194,7 @@ TEST_F(StateBytes, StayWithinTheBoundUnderThreads) {
   EXPECT_EQ(stats().state_bytes, 0u);
 }
 
-#if !defined(YARD_UNDER_TSAN)  // it does not survive threads after a fork
+#if !defined(YARD_UNDER_TSAN)  // TSan does not survive threads after a fork
 TEST_F(StateBytes, OfAForkedChildAreItsOwn) {
   bound(300);
   std::deque<Loaded> all;

@@ -403,7 +403,7 @@ TEST_F(States, UnderThreads) {
   EXPECT_TRUE(g_log.all_destroyed());
 }
 
-#if !defined(YARD_UNDER_TSAN)  // it does not survive threads after a fork
+#if !defined(YARD_UNDER_TSAN)  // TSan does not survive threads after a fork
 // A child makes its own states, whatever the threads of its parent were doing. Its weights stay,
 // and removing a kernel also removes its states.
 TEST_F(States, AreRecreatedInForkedChildren) {

@@ -183,7 +183,7 @@ TEST(Stats, ReloadsAreCountedWithTheirErrors) {
   EXPECT_THAT(s.last_error, ::testing::HasSubstr("/nonexistent/rules.yaml"));
 }
 
-#if !defined(YARD_UNDER_TSAN)  // it does not follow forks
+#if !defined(YARD_UNDER_TSAN)  // TSan does not follow forks
 TEST(Stats, AForkedChildStartsAtZero) {
   World w;
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(w.call(8).ok());

@@ -29,13 +29,11 @@ constexpr Op<void(Out, In, int)> copy_op{"copy"};
 
 thread_local int t_compact = 0;  // calls of the kernel below with a compact x
 
-// Takes only compact vectors.
 void copy_compact(plugin::Call, plugin::Tensor out, plugin::Tensor x, int64_t) {
   ASSERT_TRUE(x.is_compact() && out.is_compact());
   ++t_compact;
   for (int64_t i = 0; i < x.numel(); ++i) out.data<float>()[i] = x.data<float>()[i];
 }
-// Takes all vectors.
 void copy_any(plugin::Call, plugin::Tensor out, plugin::Tensor x, int64_t) {
   for (int64_t i = 0; i < x.numel(); ++i) out.at<float>(i) = x.at<float>(i);
 }

@@ -98,7 +98,6 @@ TEST(Gguf, MapsAFileWhichCopiesKeepAlive) {
   EXPECT_EQ(copy.tensor("q").data[0], std::byte{'q'});
 }
 
-// A path that is removed at the end of the test.
 struct TemporaryPath {
   const std::string path =
       testing::TempDir() + "gguf_test_" + std::to_string(::getpid()) + "_temporary";
@@ -202,7 +201,6 @@ TEST(Gguf, RefusesEveryTruncation) {
     EXPECT_THAT(error_of(bytes.substr(0, n)), HasSubstr("invalid GGUF file: expected")) << n;
 }
 
-// The reader stays within the file, whichever byte is changed.
 TEST(Gguf, SurvivesChangedBytes) {
   const std::string bytes = small_file().bytes();
   std::mt19937 random(1);

@@ -95,7 +95,6 @@ class FailingKernels {
   std::vector<std::unique_ptr<FaultKernel>> kernels_;
 };
 
-// Sets up the process for one test.
 class Storm : public ::testing::Test {
  protected:
   void set_breakers(bool on) {

@@ -12,7 +12,6 @@ inline constexpr Op<void(Out, In, double)> scale{"mixed_scale"};
 using BoundScale = Bound<Out, In, double>;
 using FrozenScale = Frozen<Out, In, double>;
 
-// A tensor class of the program.
 struct OwnTensor {
   std::vector<float> data;
   std::vector<int64_t> sizes;

@@ -33,7 +33,6 @@ yard_op_t g_op{};
 const yard_op_t* const g_ops[] = {&g_op, nullptr};
 const yard_kernel_t* const g_twice[] = {&g_kernel, &g_kernel_2};
 
-// Returns a valid op, which a case then makes invalid.
 yard_op_t& op() {
   g_op.size = sizeof g_op, g_op.schema = "no_such_op(out!: f32[n], x: f32[n])";
   g_plugin.ops = g_ops, g_plugin.op_count = 1;
@@ -48,7 +47,6 @@ const yard_function_t* const g_functions[] = {&g_function, &g_function_2, nullpt
 
 int64_t stand_in(void*, int64_t x) { return x; }
 
-// Returns a valid function, which a case then makes invalid.
 yard_function_t& function() {
   g_function.size = sizeof g_function, g_function.name = "bad_function",
   g_function.group = "bad_group";
@@ -57,7 +55,6 @@ yard_function_t& function() {
   g_plugin.functions = g_functions, g_plugin.function_count = 1;
   return g_function;
 }
-// Returns a second function that equals the first.
 yard_function_t& second_function() {
   g_function_2 = function(), g_plugin.function_count = 2;
   return g_function_2;
