@@ -60,7 +60,6 @@ class CallMemoTest : public ::testing::Test {
     t_seen = {};
     return mul.on(bare_.runtime)(out, x, w, by);
   }
-  // Returns the kernel that ran for a call on compact tensors [rows, d].
   intptr_t ran(int64_t rows, int64_t d) {
     const TensorView out = view(0, {rows, d}), x = view(1, {rows, d}), w = view(2, {d});
     const Status s = call(out, x, w);

@@ -112,7 +112,6 @@ TEST_F(PackedCalls, StridesMayComeAndGo) {
   }
 }
 
-// Each call reads sizes, strides and addresses again, even if the structs are the same objects.
 TEST_F(PackedCalls, WhatIsWrittenInPlaceIsSeen) {
   int64_t(&shape)[2] = shape_, (&strides)[2] = strides_;
   tensors_[1].shape = shape, tensors_[1].strides = strides;

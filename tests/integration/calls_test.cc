@@ -16,7 +16,6 @@ constexpr const char* kNorm =
     "norm(out!: T[*rows, d], x: T[*rows, d], w: T[d], bias?: T[d], eps: float = 1e-6, "
     "mode: enum{fast, exact} = fast, by: int = 3) where out may_alias x";
 
-// What a kernel of `norm` received.
 struct Given {
   double eps = 0;
   int64_t mode = -1, by = -1;

@@ -301,7 +301,6 @@ TEST_F(CanaryOf, OutputsThatAreNotFiniteGoToTheNextKernel) {
   EXPECT_THAT(s.to_string(), HasSubstr("x[0] is inf, and all inputs are finite"));
 }
 
-// A kernel with wrong results has written its outputs, even if it promises to fail before writing.
 TEST_F(CanaryOf, APromiseToFailBeforeWritingDoesNotCoverWrongResults) {
   FaultKernel promises{{.op = "add",
                         .id = "fault.promises",

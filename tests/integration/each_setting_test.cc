@@ -109,7 +109,6 @@ class Under {
     call();
     return made;
   }
-  // Calls a kernel with a state of 100 bytes and returns the bytes of state that the runtime keeps.
   uint64_t kept_state_bytes() {
     static char state;
     yard_kernel_t holding = kernel_of("step", "default.holding", 5, 900);

@@ -26,7 +26,6 @@ using ::testing::HasSubstr;
 using ::testing::Le;
 using ::testing::Not;
 
-// The tensors with their contents at the start of every call.
 struct Tensors {
   static constexpr int64_t kRows = 4, kHidden = 16;
   std::vector<float> out = std::vector<float>(kRows * kHidden, -1);
@@ -43,7 +42,6 @@ struct Tensors {
   TensorView weights() { return {weight.data(), DType::f32, {kHidden}}; }
 };
 
-// A call of one op, and the member of Tensors that holds its result.
 struct Case {
   const char* op;
   std::vector<uint32_t> outputs;  // indices of the arguments that are written
@@ -80,7 +78,6 @@ const Case kInPlace[] = {
      &Tensors::x},
 };
 
-// A runtime in which a misbehaving kernel comes before all others.
 struct World {
   explicit World(const Case& c, uint32_t flags = 0, int kernels = 1) {
     Changes changes;
@@ -180,7 +177,6 @@ TEST(SavedInputs, DoNotTouchTheSpaceBetweenRows) {
   EXPECT_NE(wide[0], before[0]);
 }
 
-// Adds one, and fails after two elements if g_breaks is set.
 std::atomic<bool> g_breaks{false};
 int32_t add_one_or_break(plugin::Call, plugin::Tensor out, plugin::Tensor x, int64_t) {
   for (int64_t i = 0; i < out.numel(); ++i) {

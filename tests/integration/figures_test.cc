@@ -26,7 +26,6 @@ double now_ns() {
   return static_cast<double>(t.tv_sec) * 1e9 + static_cast<double>(t.tv_nsec);
 }
 
-// Returns the time of one call in the best of some runs.
 template <class F>
 double nanos(F f, int runs = 40, int calls = 200) {
   double best = 1e18;
@@ -124,7 +123,6 @@ TEST(Figures, SelectionAmongEightKernels) {
   EXPECT_TRUE(is_flat());
 }
 
-// Plans are made for each class that rules and cost buckets distinguish, not for each length.
 TEST(Figures, ADecodeLoopNeedsFewPlans) {
   World w;
   const auto r = parse_config(

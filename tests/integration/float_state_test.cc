@@ -44,7 +44,6 @@ TEST_F(FloatState, IsThatOfTheCallerAfterALibraryIsOpenedQueriedStartedStoppedAn
   }
 }
 
-// Each piece of the plugin's code changes the float state.
 int32_t change() { return std::fesetround(FE_UPWARD), YARD_OK; }
 const char* const kReads[] = {"n", nullptr};
 

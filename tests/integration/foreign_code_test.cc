@@ -19,7 +19,6 @@ Runtime* g_runtime = nullptr;
 std::mutex g_lock;
 std::map<std::string, int> g_ran;
 
-// Foreign code calls this function.
 void use_from_another_thread(const std::string& what) {
   {
     const std::lock_guard lock(g_lock);

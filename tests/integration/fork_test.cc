@@ -68,7 +68,6 @@ class Fork : public ::testing::Test {
     c.add_kernel(k);
     return runtime_.apply(std::move(c)).status();
   }
-  // Exercises everything that a process does.
   void work(int64_t n) {
     Floats out(n), x(n);
     YARD_IN_CHILD(forked(out.view, x.view, 0).ok());

@@ -153,7 +153,6 @@ TEST_F(ActivePlugins, AreNotClosedWhileAFunctionOfTheirsRuns) {
 const char* const kOther = YARD_TEST_PLUGINS "/answer.so";
 using LoadingPlugin = FunctionTest;
 
-// Loads a plugin and calls `act` while this thread holds the loader.
 template <class F>
 void while_loading(const F& act) {
   set_log_level(LogLevel::kInfo);

@@ -210,7 +210,6 @@ TEST_F(Active, ACallMayUseItselfAndSwitchAndRemoveItsBackend) {
   EXPECT_EQ(leaves.call_or([] { return 1; }), 1);
 }
 
-// A hanging implementation does not keep other objects from being freed, even in a scope.
 TEST_F(Active, AHangingCallDelaysNoOther) {
   for (const bool in_scope : {false, true}) {
     std::atomic<bool> inside{false}, open{false};

@@ -63,7 +63,6 @@ class FunctionHealth : public Failing {
     ASSERT_EQ(breaker(), state);
     now();
   }
-  // Makes the implementation fail until its breaker opens, and waits until it is half-open.
   void fail_until_half_open() {
     fails_ = true;
     for (int i = 0; i < 3; ++i) f(i);

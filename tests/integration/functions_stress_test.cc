@@ -14,7 +14,6 @@ namespace {
 
 int rounds() { return scaled(fewer(300)); }
 
-// Runs threads that repeat something until the end of the block.
 class Busy {
  public:
   template <class F>

@@ -22,7 +22,6 @@ const Function<int(int)> f{"c_group", "f", [](int x) { return x; }};
 
 class FunctionThreads : public FunctionTest {
  protected:
-  // Runs `work` on several threads until `change` has been called kRounds times.
   template <class Work, class Change>
   static void race(const Work& work, const Change& change) {
     std::atomic<bool> stop{false};
@@ -124,7 +123,6 @@ TEST_F(FunctionThreads, EverySwitchIsThrownWhileCallsRun) {
       },
       [&](int i) { throw_switch(i % kSwitches, i / kSwitches % 2 == 0); });
   for (int i = 0; i < kSwitches; ++i) throw_switch(i, false);
-  // The last setting of each switch counts.
   for (int i = 0; i < kSwitches; ++i) {
     EXPECT_EQ(f(1), 2) << i;
     throw_switch(i, true);

@@ -121,7 +121,6 @@ TEST_F(FunctionVerify, WithoutAVerifierResultsAreComparedToo) {
             "sample 1: the result has 2 numbers where the original has 3");
 }
 
-// A function whose results cannot be compared is not run.
 const Function<int*(int*)> opaque{"v_group",
                                   "opaque",
                                   [](int* p) { return p; },

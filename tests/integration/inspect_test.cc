@@ -35,7 +35,6 @@ int threads_that_answer() {
   return count;
 }
 
-// Waits until `count` threads answer.
 bool servers(int count) {
   return base::eventually([&] { return threads_that_answer() == count; }, std::chrono::seconds(20));
 }
@@ -188,7 +187,6 @@ TEST(Inspect, SocketsOfProcessesThatAreGoneAreRemoved) {
   EXPECT_TRUE(std::filesystem::exists(path));
 }
 
-// A client refuses a socket that another process has bound, or that does not belong to this user.
 TEST(Inspect, AClientRefusesASocketOfAnotherProcess) {
   World w;
   w.call();

@@ -53,7 +53,6 @@ class Version {
   Version(const Version&) = delete;
   Version& operator=(const Version&) = delete;
 
-  // Writes the version to the first output.
   static int32_t run(yard_call_t* call, const yard_value_t* args, uint32_t) {
     const auto* self = static_cast<const Version*>(call->self);
     if (self->canary_.load() != kAlive) ++g_dead_touched;

@@ -36,7 +36,6 @@ yard_kernel_t versioned(const char* op, const char* id, const std::shared_ptr<Ve
   return k;
 }
 
-// Two tensors of one element each.
 struct Pair {
   int64_t out = 0, x = 0;
   TensorView out_view{&out, DType::i64, {1}}, x_view{&x, DType::i64, {1}};

@@ -142,7 +142,6 @@ TEST_F(Nesting, OfFrozenHandlesIsBoundedByTheStack) {
   }
 }
 
-// Uses kernels with large frames and threads with small stacks.
 TEST_F(Nesting, LeavesRoomOnTheStack) {
   for (const size_t frame : {size_t{16} << 10, size_t{100} << 10}) {
     g_frame = frame;
@@ -188,7 +187,6 @@ TEST_F(Nesting, LeavesTheThreadAsItWas) {
     t_ran = 0;
     EXPECT_TRUE(call().ok());
     EXPECT_EQ(t_ran, 7);
-    // Deep nesting below the limit succeeds.
     g_again = [this](auto&&...) { return g_depth < 500 ? call() : Status(); };
     if (!kLargeFrames) {
       EXPECT_TRUE(call().ok());

@@ -265,7 +265,6 @@ TEST_F(Hits, FromInsideAKernel) {
   EXPECT_EQ(counts_of([&] { return outer(out_, x_, w_).ok(); }), Counts());
 }
 
-// Workspace belongs to the thread and is reused.
 TEST_F(Hits, WithWorkspace) {
   Bare bare;
   yard_kernel_t k = kernel_of("copy", "a", 1);

@@ -61,7 +61,6 @@ class Captured {
   int before_;
 };
 
-// A kernel of rms_norm that fails on command.
 struct Failing {
   fault::FaultBackend backend;
   fault::FaultKernel kernel{{.op = "rms_norm", .id = "vendor.bad", .priority = 1000}};
@@ -245,7 +244,6 @@ TEST(Trace, HasSpansOfCallsAndSelections) {
   EXPECT_FALSE(r.recording().stop_trace().ok());
 }
 
-// A kernel that calls an op.
 TEST(Trace, SpansNest) {
   Failing f;
   Tensors inner;

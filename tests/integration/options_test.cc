@@ -160,7 +160,6 @@ TEST_F(OptionsOf, TheResultHasTheWholeIdOfTheKernel) {
 
 // ---- Many policies ----
 
-// Ten thousand policies with a plan each. Old entries are dropped, so memory stays bounded.
 TEST_F(OptionsOf, OverlaysAreBounded) {
   size_t most_retired = 0, most_overlays = 0;
   for (int i = 0; i < 10000; ++i) {

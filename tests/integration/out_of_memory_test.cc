@@ -102,7 +102,6 @@ TEST_F(OutOfMemory, ReportsCanBeMadeLater) {
   can_throw([&] { runtime().list(); });
 }
 
-// The check is left out, or the call is refused.
 TEST_F(OutOfMemory, ACallThatACanaryChecksGivesNoOtherError) {
   yard_kernel_t right = kernel_of("copy", "right", 2, 1);
   right.kind = YARD_KIND_REFERENCE;

@@ -12,7 +12,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// "The version field is never checked."
 TEST(PeersPlugin, VersionFieldIsNeverChecked) {
   Folder folder;
   Runtime runtime(alone());
@@ -108,7 +107,6 @@ TEST(PeersPlugin, DocumentedSearchPathDoesNotExist) {
   EXPECT_TRUE(first < second && second < third) << said;
 }
 
-// "Duplicate, unknown or missing means abort()."
 TEST(PeersPlugin, DuplicateUnknownOrMissingAborts) {
   Folder folder;
   Runtime runtime(alone());
@@ -123,7 +121,6 @@ TEST(PeersPlugin, DuplicateUnknownOrMissingAborts) {
   EXPECT_EQ(why.code(), Code::kUnknownOp);
 }
 
-// "Loading twice aborts."
 TEST(PeersPlugin, LoadingTwiceAborts) {
   Folder folder;
   const std::string path = folder.put("answer");
@@ -146,7 +143,6 @@ TEST(PeersPlugin, NoRollback) {
   EXPECT_EQ(after.backends.size(), before.backends.size());
 }
 
-// "The dlerror text is lost."
 TEST(PeersPlugin, DlerrorTextIsLost) {
   Folder folder;
   const std::string path = folder.put("needs_more");
@@ -243,7 +239,6 @@ TEST(PeersPlugin, SameOpOnTwoDevicesGetsTwoIds) {
             1);
 }
 
-// "No locks."
 TEST(PeersPlugin, NoLocks) {
   Folder folder;
   folder.put("answer"), folder.put("kernel_only");

@@ -124,7 +124,6 @@ TEST_F(KnownDefects, AKernelRegisteredAfterFirstUseIsInvisible) {
   EXPECT_EQ(ran(8), 2);
 }
 
-// Changes its in-place argument and then fails.
 int32_t half_done(yard_call_t* call, const yard_value_t* a, uint32_t) {
   static_cast<float*>(a[0].u.tensor->data)[0] += 1;
   return plugin::Call(call).fail(YARD_TRANSIENT, "half done");

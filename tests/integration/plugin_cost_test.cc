@@ -42,7 +42,6 @@ double best_of(int rounds, const F& f) {
   return best;
 }
 
-// Returns the time to open and close the library without any check.
 double bare_open(const std::string& path) {
   return best_of(20, [&] {
     return microseconds([&] {
@@ -71,7 +70,6 @@ TEST(PluginCost, ReadingAManifestTakesNoLongerThanABareOpen) {
   RuntimeSettings settings = alone();
   settings.builtin_backends = false;
   Runtime runtime(settings);
-  // A search through one file opens it, and reads and checks its manifest.
   const double us = best_of(20, [&] {
     runtime.plugins().discover({path}).or_throw();
     runtime.plugins().forget("answer").or_throw();

@@ -173,7 +173,6 @@ TEST_F(PluginHangs, TheEndOfARuntimeDoesNotWaitForCodeThatHangs) {
   end();
 }
 
-// Two files contain plugins of the same name. Only the first is loaded.
 TEST_F(PluginHangs, TheSecondOfOneNameWaitsForTheFirst) {
   const std::string one = folder_.put("start_waits"), other = folder_.put("behave");
   begin();

@@ -23,7 +23,6 @@ struct Bad {
   const char* words;
 };
 
-// All plugins that tests/plugins builds to be refused.
 const Bad kBad[] = {
     {"no_manifest", Reason::kNoManifest, "YARD_MANIFEST"},
     {"abi_too_new", Reason::kAbiTooNew, "ABI 7"},
@@ -136,7 +135,6 @@ TEST_P(BadPlugin, IsRefusedWithAMessageAndLeavesNothingBehind) {
   EXPECT_EQ(runtime.list().backends.size(), listing.backends.size());
   const std::string maps = read_file("/proc/self/maps");
   EXPECT_EQ(maps.find(folder.path()), maps.npos) << "its code is still in the process";
-  // A valid plugin still loads.
   folder.put("answer", "good");
   EXPECT_TRUE(runtime.plugins().load(folder.file("good.so")).ok());
   EXPECT_EQ(ask(runtime), 1);

@@ -278,7 +278,6 @@ TEST_F(PluginReplace, AnOpThatNobodyHasCalledMayGo) {
   EXPECT_EQ(ask(runtime, "other_answer"), 1);
 }
 
-// The kernel is the only one for an op of another plugin.
 TEST_F(PluginReplace, TheLastKernelOfAnOpInUseStays) {
   Runtime runtime(settings());
   ASSERT_TRUE(runtime.plugins().load(folder.put("op_only")).ok());

@@ -81,8 +81,6 @@ TEST_F(PluginRules, ValidConditionsComeIntoForceWithoutMessages) {
               HasSubstr("chosen by dispatch_rules[0]"));
 }
 
-// A map names a kernel but does not keep it loaded. Its plugin can be unloaded, and serves again
-// when it is loaded again.
 TEST_F(PluginRules, AStaticMapFollowsLoadingAndUnloadingOfItsPlugin) {
   ASSERT_TRUE(load("static_kernel_map: {answer: {kernel: default.answer, optional: true}}\n"
                    "settings: {mode: static}\n")

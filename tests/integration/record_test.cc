@@ -30,7 +30,6 @@ namespace fs = std::filesystem;
 constexpr const char* kSchema = "noted(out!: T[n], x: T[n], by: int = 0) where out may_alias x";
 const Op<void(Out, In, int)> noted{"noted"};
 
-// Returns the calls and counts of a recording.
 std::map<std::string, int> read(const std::string& path) {
   std::map<std::string, int> calls;
   std::ifstream file(path);

@@ -31,8 +31,8 @@ int32_t serve(yard_call_t* call, const yard_value_t*, uint32_t) {
   return YARD_OK;
 }
 
-// Version i sends a call to first.i, which declines, and then to then.i. A call so obeys two
-// sections of the file. The file is JSON, because no part of a JSON file is valid.
+// Version i sends a call to first.i, which declines, and then to then.i, so that a call obeys
+// two sections of the file. The file is JSON, because a part of a JSON file is invalid.
 std::string version(int i) {
   const std::string n = std::to_string(i);
   return R"({"version": "1.0", "dispatch_rules": [{"operation": "step", "kernel": "first.)" + n +

@@ -176,7 +176,6 @@ TEST_F(Reload, PeersDefectUnknownKernelIdsPassValidation) {
   }
 }
 
-// A deny of a kernel that is registered later applies then, so a restart does not change the rules.
 TEST_F(Reload, ADenyOfAKernelThatIsNotRegisteredYetHoldsAfterARestart) {
   base::replace(file_, "version: '1.0'\nkernel_denies: [default.zeta]\n");
   Runtime again(RuntimeSettings{.builtin_backends = false, .environment = false, .config = file_});

@@ -171,7 +171,6 @@ TEST_F(RolloutJudged, RulesWhoseCallsOpenABreakerAreRolledBack) {
   }
 }
 
-// The canary of the new file also checks results under the rules in force.
 TEST_F(RolloutJudged, BothSidesAreChecked) {
   bare_
       .add(plugin::Kernel::of<real_copy>("copy", "reference.cpp")

@@ -170,7 +170,6 @@ TEST(SingleFlight, VerifiersMayNotChangeWhatIsBeingSelectedFrom) {
   for (const Status& s : {apply, policy, reset}) EXPECT_EQ(s.code(), Code::kWouldDeadlock);
 }
 
-// A verifier may wait for a thread that changes the registry and calls the verifier's op.
 TEST(SingleFlight, VerifiersMayWaitForThreadsThatChangeAndCall) {
   Bare bare;
   Asked asked;

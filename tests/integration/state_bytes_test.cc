@@ -55,7 +55,6 @@ plugin::Kernel copying() {
                                     "counts: int = 100", nullptr, "w: T[n]");
 }
 
-// A weight and the instance that has loaded it.
 struct Loaded {
   Loaded(Runtime& runtime, int64_t counts = 100, int64_t n = 4)
       : weight(n), instance(Instance::make(runtime, "join", {{"counts", counts}}).value()) {

@@ -24,7 +24,6 @@ using std::chrono::steady_clock;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The state of a scaling kernel.
 struct Kept {
   double by = 0;
   std::string mode;
@@ -271,8 +270,6 @@ TEST_F(States, AMisspeltWeightIsAnError) {
   EXPECT_TRUE(i.load({{"bias", x_.view}}).ok());
 }
 
-// A kernel declines a weight that it does not know, as it does for options, and a kernel that knows
-// it serves.
 TEST_F(States, AKernelWithoutTheWeightDeclines) {
   yard_kernel_t other = stateful();
   other.id = "default.other", other.priority = 500, other.weights_schema = "scale?: f32[n]";
@@ -330,8 +327,6 @@ TEST_F(States, EndWhenTheirKernelIsRemovedAndNoCallUsesThem) {
   EXPECT_EQ(i.call({out_.view, x_.view}).code(), Code::kNoKernel);
 }
 
-// A call begins before the kernel is removed. Its state is ready after all states of the kernel
-// were dropped.
 TEST_F(States, RemovalFinishesThoughACallCreatesItsStateDuringIt) {
   Instance i = instance();
   for (const bool plain : {false, true}) {

@@ -20,7 +20,6 @@ namespace {
 
 constexpr Op<void(Out, In)> twice{"twice"};
 
-// A runtime with an op that two kernels serve.
 struct World {
   Runtime runtime;
   std::vector<float> in = std::vector<float>(1 << 16, 1.0f), out = std::vector<float>(1 << 16);

@@ -68,7 +68,6 @@ struct Bare {
   Runtime runtime;
 };
 
-// A compact vector of floats and the view of it.
 struct Floats {
   explicit Floats(int64_t n) : data(static_cast<size_t>(n)), view(data.data(), DType::f32, {n}) {}
   Floats(const Floats&) = delete;

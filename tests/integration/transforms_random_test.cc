@@ -109,7 +109,7 @@ int32_t run_mix(yard_call_t* call, const yard_value_t* args, uint32_t) {
     return f(at(l, b, s, h, d, 0), at(l, b, s, h, d, 1), at(l, b, s, h, d, 2),
              at(l, b, s, h, d, 3));
   };
-  // The sizes of the op come from `total`, which is not padded. The last one comes from x.
+  // These are the sizes of x, whose last dimension may be padded.
   const int64_t sizes[] = {x.shape[w.x.at[0]], x.shape[w.x.at[1]], x.shape[w.x.at[2]],
                            x.shape[w.x.at[3]]};
   for (int64_t b = 0; b < sizes[0]; ++b)

@@ -77,7 +77,6 @@ void narrow_norm(plugin::Call, plugin::Tensor out, plugin::Tensor x, plugin::Ten
   }
 }
 
-// Returns a runtime with a kernel that takes f32 and hidden sizes that are multiples of 128.
 template <int64_t kWrong>
 std::unique_ptr<Runtime> with_narrow_kernel() {
   static const yard_limit_t limits[] = {plugin::dtypes({YARD_F32}), plugin::compact(),
