@@ -120,6 +120,9 @@ std::string replace_file(const Target& target, const std::string_view* content, 
   if (!file) return std::strerror(errno);
   int error = 0;
   if (content != nullptr) {
+    // Another thread may have freed the number of a closed stderr between the steps of make_file(),
+    // so that a line of the program is in the file.
+    if (::ftruncate(file.fd(), 0) != 0 || ::lseek(file.fd(), 0, SEEK_SET) != 0) error = errno;
     if (target.file && ::fchmod(file.fd(), target.info.st_mode & 0777) != 0) error = errno;
     if (error == 0) error = write_all(file.fd(), *content, kPatienceMs);
     // A file system that cannot sync returns EINVAL.
