@@ -101,12 +101,12 @@ class alignas(16) TensorView {
     if (shape.size() == 2 && strides.empty()) {
       const int64_t rows = shape[0], size = shape[1];
       start(start_of, dtype, 2, device);
-      put(dims_[0], rows), put(dims_[1], size), put(dims_[2], size), put(dims_[3], int64_t{1});
+      put_two(dims_, rows, size), put_two(dims_ + 2, size, 1);
       set_form(dtype, device, data != nullptr, 2, true, {rows, size, size, 1});
     } else if (shape.size() == 1 && strides.empty()) {
       const int64_t size = shape[0];
       start(start_of, dtype, 1, device);
-      put(dims_[0], size), put(dims_[1], int64_t{1});
+      put_two(dims_, size, 1);
       set_form(dtype, device, data != nullptr, 1, true, {size, 1, 0, 0});
     } else {
       init(start_of, dtype, shape, strides, device);
@@ -177,6 +177,13 @@ class alignas(16) TensorView {
   [[gnu::always_inline]] static void put(T& to, T from) noexcept {
     const_cast<volatile T&>(to) = from;
   }
+  // Stores two words, constants at once.
+  [[gnu::always_inline]] static void put_two(int64_t* to, int64_t a, int64_t b) noexcept {
+    if (__builtin_constant_p(a) && __builtin_constant_p(b))
+      *reinterpret_cast<Pair*>(to) = Pair{a, b};
+    else
+      put(to[0], a), put(to[1], b);
+  }
   // Sets everything but sizes, strides and the form.
   [[gnu::always_inline]] void start(void* data, DType dtype, size_t rank, Device device) noexcept {
     t_.data = data;
@@ -239,7 +246,7 @@ concept Pointer = std::is_pointer_v<std::remove_reference_t<P>>;
 
 // Makes a compact view of a container, or too_short() if the shape has more elements.
 template <detail::Sized C>
-TensorView view(C& c, Sizes shape) noexcept {
+[[gnu::always_inline]] inline TensorView view(C& c, Sizes shape) noexcept {
   using T = std::remove_cvref_t<decltype(*std::data(c))>;
   static_assert(dtype_of<T> != DType::invalid, "no dtype for this element type: use TensorView");
   uint64_t numel = 1;
@@ -250,7 +257,7 @@ TensorView view(C& c, Sizes shape) noexcept {
 }
 // Makes a view of elements at a pointer. Strides count elements; without them it is compact.
 template <detail::Pointer P>
-TensorView view(P&& data, Sizes shape, Sizes strides = {}) noexcept {
+[[gnu::always_inline]] inline TensorView view(P&& data, Sizes shape, Sizes strides = {}) noexcept {
   using T = std::remove_cvref_t<decltype(*data)>;
   static_assert(dtype_of<T> != DType::invalid, "no dtype for this element type: use TensorView");
   return TensorView(data, dtype_of<T>, shape, strides);
