@@ -57,7 +57,7 @@ bool same_tensor(const TensorView& a, const TensorView& b) {
 
 }  // namespace
 
-struct State {
+struct KernelState {
   const std::shared_ptr<const registry::Kernel> kernel;
   void* const made;
   // A kernel may hold pointers to these tensors.
@@ -67,7 +67,7 @@ struct State {
   std::shared_ptr<StateBudget> budget = {};  // counts this state, unless null
   uint64_t bytes = 0, forks = base::forks();
 
-  ~State() {
+  ~KernelState() {
     // A forked child counts only its own states.
     if (budget != nullptr && forks == base::forks()) --budget->states, budget->bytes -= bytes;
   }
@@ -76,9 +76,9 @@ struct State {
 namespace {
 
 // destroy() may hang or end its thread, so it does not run on a caller's thread.
-void end_state(State* s) {
+void end_state(KernelState* s) {
   base::end_on_own_thread([s] {
-    const std::unique_ptr<State> ended(s);
+    const std::unique_ptr<KernelState> ended(s);
     const base::ForeignCode inside;
     const base::FloatState restored;
     s->kernel->d.destroy(s->kernel->d.self, s->made);
@@ -148,7 +148,7 @@ void States::set_weights(Weights weights) {
 }
 
 int32_t States::find(const StateRequest& r, std::shared_ptr<void>& to) {
-  std::shared_ptr<State> state;
+  std::shared_ptr<KernelState> state;
   if (const int32_t code = find_or_make(r, state); code != YARD_OK) return code;
   for (const auto& [at, i] : state->arguments) {
     const auto& [name, loaded] = (*state->weights)[i];
@@ -172,7 +172,7 @@ States::Kept* States::find_kept(const registry::Kernel& kernel, const std::vecto
   return &*it;
 }
 
-int32_t States::find_or_make(const StateRequest& r, std::shared_ptr<State>& to) {
+int32_t States::find_or_make(const StateRequest& r, std::shared_ptr<KernelState>& to) {
   std::vector<int64_t> key;
   for (const std::string& f : r.kernel.state_fields)
     if (const auto field = r.program.field(f)) key.push_back(op::read(*field, r.args));
@@ -192,7 +192,7 @@ int32_t States::find_or_make(const StateRequest& r, std::shared_ptr<State>& to) 
     }
   }
   // Release the lock, because create() and prepare() may call ops.
-  std::shared_ptr<State> made;
+  std::shared_ptr<KernelState> made;
   if (const int32_t code = make(r, made); code != YARD_OK) return code;
   const uint64_t bytes = made->bytes;
   const bool fits = budget_ == nullptr || budget_->take(bytes);
@@ -220,7 +220,7 @@ int32_t States::find_or_make(const StateRequest& r, std::shared_ptr<State>& to) 
   return YARD_OK;
 }
 
-int32_t States::make(const StateRequest& r, std::shared_ptr<State>& to) {
+int32_t States::make(const StateRequest& r, std::shared_ptr<KernelState>& to) {
   const yard_kernel_t& d = r.kernel.d;
   yard_call_t& call = r.frame.call;
   const auto options = kernel_options(r.kernel, options_);
@@ -242,7 +242,7 @@ int32_t States::make(const StateRequest& r, std::shared_ptr<State>& to) {
   const auto count = [](const auto& list) { return static_cast<uint32_t>(list.size()); };
   enter([&] { return d.create(&call, options->data(), count(*options), &made); });
   if (code != YARD_OK) return code;
-  to = {new State{r.kernel.shared_from_this(), made, weights}, end_state};
+  to = {new KernelState{r.kernel.shared_from_this(), made, weights}, end_state};
   std::vector<yard_named_value_t> named;
   for (size_t i = 0; i < weights->size(); ++i) {
     const auto& [name, view] = (*weights)[i];

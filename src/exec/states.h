@@ -19,7 +19,7 @@
 namespace yard::exec {
 
 struct CallFrame;
-struct State;
+struct KernelState;
 using Weights = std::vector<std::pair<std::string, TensorView>>;
 
 struct OwnedValue {
@@ -84,11 +84,11 @@ class States {
   struct Kept {
     const registry::Kernel* kernel;
     std::vector<int64_t> key;
-    std::shared_ptr<State> state;  // null if it did not fit into the budget
+    std::shared_ptr<KernelState> state;  // null if it did not fit into the budget
     uint64_t bytes;
   };
-  int32_t find_or_make(const StateRequest& request, std::shared_ptr<State>& to);
-  int32_t make(const StateRequest& request, std::shared_ptr<State>& to);
+  int32_t find_or_make(const StateRequest& request, std::shared_ptr<KernelState>& to);
+  int32_t make(const StateRequest& request, std::shared_ptr<KernelState>& to);
   // Moves the found state to the front. The caller holds the lock.
   Kept* find_kept(const registry::Kernel& kernel, const std::vector<int64_t>& key);
 

@@ -25,14 +25,14 @@ bool attach_function(FunctionSite& site);
 
 namespace yard::functions {
 
-struct Source : FunctionSource {
+struct RegisteredSource : FunctionSource {
   FunctionSetup setup;
 };
 
 struct Group {
-  bool loaded = false;         // all its sources have been called once
-  std::thread::id loader;      // loads the group; its own calls run the default meanwhile
-  std::deque<Source> sources;  // only grows
+  bool loaded = false;                   // all its sources have been called once
+  std::thread::id loader;                // loads the group; its own calls run the default meanwhile
+  std::deque<RegisteredSource> sources;  // only grows
 };
 
 class Service {
@@ -72,7 +72,7 @@ class Service {
   // Runs the group's providers that have not run yet and, with `again`, those which failed.
   Status load_group(std::string_view name, bool again);
   Status ask_sources(Group& group, std::string_view name, bool again);
-  Status ask_source(const Source& source);
+  Status ask_source(const RegisteredSource& source);
   std::vector<std::string> known_groups() const;
   Status republish() { return core_.published.publish_health(); }
 

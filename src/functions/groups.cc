@@ -39,7 +39,7 @@ bool Service::in_use(std::string_view name) const {
   return it != groups_.end() && it->second.loaded;
 }
 
-Status Service::ask_source(const Source& source) {
+Status Service::ask_source(const RegisteredSource& source) {
   try {
     Changes changes;
     Status status = source.setup(changes);
@@ -55,7 +55,7 @@ Status Service::ask_sources(Group& group, std::string_view name, bool again) {
   std::unique_lock lock(lock_);
   // A provider may add another one, so the size can grow in the loop.
   for (size_t i = 0; i < group.sources.size(); ++i) {
-    Source& source = group.sources[i];
+    RegisteredSource& source = group.sources[i];
     if (source.done || (source.attempts > 0 && !again)) continue;
     lock.unlock();
     Status status = ask_source(source);
@@ -70,7 +70,7 @@ Status Service::ask_sources(Group& group, std::string_view name, bool again) {
       first = std::move(status).note(fmt::format("provider '{}' of group '{}'", source.name, name));
   }
   // If reset() ran meanwhile, the next call runs the sources again.
-  const auto asked = [](const Source& s) { return s.attempts > 0; };
+  const auto asked = [](const RegisteredSource& s) { return s.attempts > 0; };
   group.loaded = opened && std::ranges::all_of(group.sources, asked);
   return opened ? first : would_deadlock("plugins");
 }
@@ -120,7 +120,7 @@ void Service::reset() {
     activations_.clear();
     for (auto& [name, g] : groups_) {
       g.loaded = false;
-      for (Source& s : g.sources) s.done = false, s.attempts = 0, s.error.clear();
+      for (RegisteredSource& s : g.sources) s.done = false, s.attempts = 0, s.error.clear();
     }
   }
   if (serving() == this) republish().ignore();
@@ -136,7 +136,7 @@ void Functions::add_provider(std::string group, FunctionSetup setup, std::string
     const std::lock_guard lock(service_->lock_);
     functions::Group& g = service_->groups_[group];
     if (name.empty()) name = fmt::format("provider {}", g.sources.size() + 1);
-    functions::Source& made = g.sources.emplace_back();
+    functions::RegisteredSource& made = g.sources.emplace_back();
     made.group = std::move(group), made.name = std::move(name), made.setup = std::move(setup);
     was_loaded = std::exchange(g.loaded, false);
   }

@@ -9,18 +9,18 @@
 namespace yard::plugin {
 
 PluginState PluginRecord::state() const noexcept {
-  const bool opened = last_state == State::kLoaded || last_state == State::kUnloading;
+  const bool opened = last_state == PluginState::kLoaded || last_state == PluginState::kUnloading;
   if (!opened || library == nullptr || library->stage() == LibraryStatus::kOpen) return last_state;
-  return library->stage() == LibraryStatus::kClosed ? State::kUnloaded : State::kPinned;
+  return library->stage() == LibraryStatus::kClosed ? PluginState::kUnloaded : PluginState::kPinned;
 }
 
 PluginInfo PluginRecord::info() const {
   PluginInfo to;
   to.path = path, to.state = state(), to.sha256 = sha256;
-  if (to.state == State::kRefused) to.reason = refusal.reason, to.detail = refusal.detail;
-  if (to.state == State::kUnloading && library != nullptr && library->is_closing())
+  if (to.state == PluginState::kRefused) to.reason = refusal.reason, to.detail = refusal.detail;
+  if (to.state == PluginState::kUnloading && library != nullptr && library->is_closing())
     to.detail = "it is being stopped and closed: its stop() or a destructor has not returned";
-  if (to.state == State::kPinned) to.detail = library->why_pinned();
+  if (to.state == PluginState::kPinned) to.detail = library->why_pinned();
   to.name = manifest.name, to.version = manifest.version, to.build = manifest.build;
   to.arch = manifest.arch, to.sanitizer = manifest.sanitizer, to.abi = manifest.abi;
   to.devices = manifest.devices, to.features = manifest.features, to.ops = manifest.ops;
@@ -36,8 +36,8 @@ PluginRecord* PluginIndex::find_path(std::string_view path) noexcept {
 PluginRecord* PluginIndex::find(std::string_view name_or_path) noexcept {
   if (name_or_path.find('/') != std::string_view::npos) return find_path(name_or_path);
   const auto rank = [](const PluginRecord& r) {
-    if (r.state() == State::kLoaded) return 0;
-    return r.in_process() ? 1 : r.state() == State::kRefused ? 3 : 2;
+    if (r.state() == PluginState::kLoaded) return 0;
+    return r.in_process() ? 1 : r.state() == PluginState::kRefused ? 3 : 2;
   };
   PluginRecord* best = nullptr;
   // If several were loaded by path, the last one counts, because the other files may be gone.
@@ -54,7 +54,7 @@ const PluginRecord* PluginIndex::precedent(const PluginRecord& of, bool requeste
     before &= r.path != of.path;
     if (r.path == of.path || r.manifest.name != of.manifest.name) continue;
     if (requested && r.was_unloaded()) continue;
-    if (r.in_process() || (before && r.state() != State::kRefused)) return &r;
+    if (r.in_process() || (before && r.state() != PluginState::kRefused)) return &r;
   }
   return nullptr;
 }
@@ -84,7 +84,7 @@ std::vector<PluginInfo> Loader::list() {
 const void* Loader::keep_of(std::string_view name) {
   Lock lock(mutex_);
   const PluginRecord* const r = index_.find(name);
-  if (r == nullptr || r->state() != State::kLoaded) return nullptr;
+  if (r == nullptr || r->state() != PluginState::kLoaded) return nullptr;
   const std::weak_ptr<KeepAlive> keep = r->keep_alive;
   lock.unlock();  // this may be the last reference
   return keep.lock().get();
@@ -95,7 +95,7 @@ std::vector<std::string> Loader::refused_for(registry::PluginOffer what, std::st
   std::vector<std::string> to;
   size_t unread = 0;
   for (const PluginRecord& r : index_) {
-    if (r.state() != State::kRefused) continue;
+    if (r.state() != PluginState::kRefused) continue;
     unread += r.manifest.name.empty();
     if (r.serves(what, name))
       to.push_back(fmt::format("plugin '{}', which serves it, is refused: {}: {}: {}",

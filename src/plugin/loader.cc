@@ -98,7 +98,7 @@ Result<const PluginRecord*> Loader::find_idle(Lock& lock, std::string_view name_
 
 Result<const PluginRecord*> Loader::find_loaded(Lock& lock, std::string_view name) {
   YARD_ASSIGN_OR_RETURN(const PluginRecord* found, find_idle(lock, name));
-  if (found->state() == State::kLoaded) return found;
+  if (found->state() == PluginState::kLoaded) return found;
   return Status(Code::kNotFound, fmt::format("plugin '{}' is not loaded: it is {}", name,
                                              to_string(found->state())));
 }
@@ -132,9 +132,9 @@ void Loader::scan(Lock& lock, const std::vector<std::string>& given) {
   }
   // Plugins in the process and plugins requested by path stay known.
   for (const PluginRecord& r : index_)
-    if (in_use(r) || r.by_path || r.state() == State::kPinned) next.add_new(r);
+    if (in_use(r) || r.by_path || r.state() == PluginState::kPinned) next.add_new(r);
   for (PluginRecord& r : next) {
-    if (r.state() != State::kFound) continue;
+    if (r.state() != PluginState::kFound) continue;
     if (const PluginRecord* other = next.precedent(r))
       r.refuse({Reason::kDuplicateName, "'{}' comes before it, as {}{}", r.manifest.name,
                 other->path,
@@ -161,8 +161,8 @@ Status Loader::discover(const std::vector<std::string>& given) {
     const PluginIndex records = index_;
     lock.unlock();
     for (const PluginRecord& r : records) {
-      if (r.state() == State::kRefused) log_refusal(r.path, r.refusal);
-      if (r.state() != State::kFound) continue;
+      if (r.state() == PluginState::kRefused) log_refusal(r.path, r.refusal);
+      if (r.state() != PluginState::kFound) continue;
       for (const auto what : {registry::PluginOffer::kOp, registry::PluginOffer::kGroup})
         for (const std::string& name : r.manifest.offers(what))
           if (services_.in_use(what, name)) wanted.emplace_back(what, name);
@@ -173,7 +173,7 @@ Status Loader::discover(const std::vector<std::string>& given) {
   const Lock lock(mutex_);
   Status problem;
   for (const PluginRecord& r : index_) {
-    if (r.state() != State::kRefused || !contains(given, r.path)) continue;
+    if (r.state() != PluginState::kRefused || !contains(given, r.path)) continue;
     Status refused = to_status(r.path, r.refusal);
     problem.ok() ? problem = refused : problem.note(std::string(refused.message()));
     // A relative path can never be used, so do not search it again.
@@ -268,7 +268,7 @@ Refusal Loader::install(PluginRecord& r, const PluginFile& file,
   }
   if (!s.ok()) return {s.code() == Code::kConflict ? Reason::kConflict : Reason::kBadDescriptor, s};
   static_cast<FoundFile&>(r) = file;
-  r.last_state = State::kLoaded;
+  r.last_state = PluginState::kLoaded;
   r.keep_alive = keep_alive, r.library = keep_alive->library->status();
   return {};
 }
@@ -289,9 +289,10 @@ Refusal Loader::load_path(const std::string& path, bool requested) {
   }
   PluginRecord r;
   // The state is not kFound, so that no other thread loads the plugin first.
-  r.path = path, r.by_path = true, r.last_state = State::kUnloaded;
+  r.path = path, r.by_path = true, r.last_state = PluginState::kUnloaded;
   if (const PluginRecord* known = index_.find_path(path)) r = *known;
-  if (r.state() == State::kLoaded || (!requested && r.state() != State::kFound)) return {};
+  if (r.state() == PluginState::kLoaded || (!requested && r.state() != PluginState::kFound))
+    return {};
   const Claim claim(*this, lock, name);
   r.manifest = file.manifest;
   if (!file.refusal.refused()) {
@@ -302,7 +303,7 @@ Refusal Loader::load_path(const std::string& path, bool requested) {
                       name,
                       to_string(other->state()),
                       other->path,
-                      other->state() == State::kLoaded
+                      other->state() == PluginState::kLoaded
                           ? "; Plugins::replace() with this path puts this one in its place"
                           : ""};
   }
@@ -337,7 +338,7 @@ Refusal Loader::load_for(registry::PluginOffer what, std::string_view name) {
     const Claim* const claim = find_claim(r.manifest.name);
     if (!r.serves(what, name) || (claim != nullptr && claim->is_mine())) continue;
     // A loaded plugin that is being replaced or unloaded serves calls meanwhile.
-    if (r.state() == State::kFound || (r.state() != State::kLoaded && claim != nullptr))
+    if (r.state() == PluginState::kFound || (r.state() != PluginState::kLoaded && claim != nullptr))
       paths.push_back(r.path);
   }
   lock.unlock();
@@ -399,7 +400,7 @@ Result<std::weak_ptr<const void>> Loader::unload(std::string_view name) {
       return std::move(s).note(fmt::format("while unloading plugin '{}'", name));
   }
   lock.lock();
-  record.last_state = State::kUnloading;
+  record.last_state = PluginState::kUnloading;
   index_.store(record);
   lock.unlock();
   tell(base::event::kPluginUnloaded, record);
@@ -439,7 +440,7 @@ Result<std::weak_ptr<const void>> Loader::replace(std::string_view name, std::st
         .note(fmt::format("plugin '{}' {} stays loaded, from {}", name, old.manifest.version,
                           old.path));
   lock.lock();
-  old.last_state = State::kUnloading;
+  old.last_state = PluginState::kUnloading;
   // Another search may have dropped the old file, which is gone.
   if (PluginRecord* there = index_.find_path(old.path)) *there = old;
   index_.store(next);
@@ -468,7 +469,7 @@ void Loader::reset() {
   // for this thread.
   ended_.wait_for(lock, std::chrono::seconds(1), [&] { return claims_.empty(); });
   for (PluginRecord& r : index_)
-    if (r.last_state != State::kRefused) r.last_state = State::kFound;
+    if (r.last_state != PluginState::kRefused) r.last_state = PluginState::kFound;
 }
 
 }  // namespace yard::plugin

@@ -34,27 +34,27 @@
 namespace yard::plugin {
 
 struct PluginRecord : FoundFile {
-  State last_state = State::kFound;     // set by the loader; see state()
-  bool by_path = false;                 // loaded by its path, which no search finds
-  std::weak_ptr<KeepAlive> keep_alive;  // from the last load
+  PluginState last_state = PluginState::kFound;  // set by the loader; see state()
+  bool by_path = false;                          // loaded by its path, which no search finds
+  std::weak_ptr<KeepAlive> keep_alive;           // from the last load
   std::shared_ptr<const LibraryStatus> library;
 
   PluginRecord() = default;
   explicit PluginRecord(const FoundFile& file) : FoundFile(file) {
-    if (refusal.refused()) last_state = State::kRefused;
+    if (refusal.refused()) last_state = PluginState::kRefused;
   }
   // A library closes when its last record in the registry is released, so the state can change.
   PluginState state() const noexcept;
   bool in_process() const noexcept {
-    return state() == State::kLoaded || state() == State::kUnloading;
+    return state() == PluginState::kLoaded || state() == PluginState::kUnloading;
   }
   bool was_unloaded() const noexcept {
-    return state() == State::kUnloaded || state() == State::kPinned;
+    return state() == PluginState::kUnloaded || state() == PluginState::kPinned;
   }
   bool serves(registry::PluginOffer what, std::string_view name) const noexcept {
     return contains(manifest.offers(what), name);
   }
-  void refuse(Refusal r) { refusal = std::move(r), last_state = State::kRefused; }
+  void refuse(Refusal r) { refusal = std::move(r), last_state = PluginState::kRefused; }
   PluginInfo info() const;
 };
 

@@ -135,7 +135,7 @@ constexpr Code kInvalid = Code::kInvalidArgument, kUnsupported = Code::kUnsuppor
 
 // In the order of PluginReason.
 // clang-format off
-constexpr ReasonInfo kReasons[] = {
+constexpr RefusalReason kReasons[] = {
     {"none", Code::kOk}, {"not_found", Code::kNotFound}, {"unreadable", kInvalid},
     {"relative_path", kInvalid}, {"writable_by_others", kInvalid}, {"too_large", kInvalid},
     {"not_elf", kInvalid}, {"damaged", kInvalid}, {"other_machine", kUnsupported},
@@ -153,7 +153,7 @@ constexpr ReasonInfo kReasons[] = {
 
 }  // namespace
 
-std::span<const ReasonInfo> reasons() noexcept { return kReasons; }
+std::span<const RefusalReason> reasons() noexcept { return kReasons; }
 
 Refusal::Refusal(PluginReason r, const Status& why)
     : reason(r), detail(base::printable(why.message())) {

@@ -18,7 +18,6 @@
 namespace yard::plugin {
 
 using Reason = PluginReason;
-using State = PluginState;
 
 struct Refusal {
   Reason reason = Reason::kNone;
@@ -37,12 +36,12 @@ struct Refusal {
 // Returns text like "plugin /opt/acme.so is refused: other_sanitizer: it was built with ...".
 Status to_status(const std::string& path, const Refusal& refusal);
 
-struct ReasonInfo {
+struct RefusalReason {
   const char* name;  // "other_sanitizer"
   Code code;         // of the Status that carries the reason
 };
 // In the order of PluginReason. docs/reference/plugin_reasons.md explains each reason.
-std::span<const ReasonInfo> reasons() noexcept;
+std::span<const RefusalReason> reasons() noexcept;
 
 #define YARD_RETURN_IF_REFUSED(expr)                                                 \
   do {                                                                               \

@@ -160,7 +160,7 @@ TEST(PluginReasons, TheTableHoldsEveryEnumeratorInOrder) {
   ASSERT_NE(at, header.npos);
   const size_t end = header.find('}', at);
   for (size_t i = 0; i < reasons().size(); ++i) {
-    const ReasonInfo& r = reasons()[i];
+    const RefusalReason& r = reasons()[i];
     EXPECT_STREQ(to_string(static_cast<PluginReason>(i)), r.name);
     at = header.find(" " + enumerator(r.name), at);
     ASSERT_LT(at, end) << r.name;
@@ -182,7 +182,7 @@ TEST(PluginReasons, ThePageListsEachOnce) {
       break;                                     // the end of the table
   ASSERT_EQ(rows.size(), reasons().size() - 1);  // all but `none`
   for (size_t i = 1; i < reasons().size(); ++i) {
-    const ReasonInfo& r = reasons()[i];
+    const RefusalReason& r = reasons()[i];
     const std::string begin = "| `" + std::string(r.name) + "` | ";
     EXPECT_EQ(rows[i - 1].substr(0, begin.size()), begin);
     const size_t what_to_do = rows[i - 1].find(" | ", begin.size());

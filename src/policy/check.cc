@@ -87,7 +87,7 @@ class Checker {
   // ---- Numbers and words that were set in code. The reader has checked those in files ----
 
   template <class M>
-  void check_set(const M& value, const Form& form, const Path& path) {
+  void check_set(const M& value, const ValueForm& form, const Path& path) {
     if constexpr (IsOptional<M>) {
       if (value) check_set(*value, form, path);
     } else if constexpr (HasFields<M>) {
@@ -108,7 +108,7 @@ class Checker {
                     advice(value[i], words, ""));
     }
   }
-  void check_range(double number, const char* unit, const Form& form, const Path& path) {
+  void check_range(double number, const char* unit, const ValueForm& form, const Path& path) {
     if (number >= form.least && number <= form.most) return;
     to_.error(to_.where(path), fmt::format("found {}{}", number, unit), "expected " + wanted(form));
   }

@@ -15,18 +15,18 @@ namespace {
 
 // Sets a value that differs from the default and that the row allows.
 struct Sample {
-  static void set(bool& to, const Form&) { to = true; }
-  static void set(int& to, const Form& form) { to = static_cast<int>(form.least) + 7; }
-  static void set(int64_t& to, const Form& form) { to = static_cast<int64_t>(form.least) + 7; }
-  static void set(double& to, const Form& form) { to = form.least > 0 ? form.least : 0.5; }
-  static void set(std::chrono::nanoseconds& to, const Form&) {
+  static void set(bool& to, const ValueForm&) { to = true; }
+  static void set(int& to, const ValueForm& form) { to = static_cast<int>(form.least) + 7; }
+  static void set(int64_t& to, const ValueForm& form) { to = static_cast<int64_t>(form.least) + 7; }
+  static void set(double& to, const ValueForm& form) { to = form.least > 0 ? form.least : 0.5; }
+  static void set(std::chrono::nanoseconds& to, const ValueForm&) {
     to = std::chrono::milliseconds(1500);
   }
   template <IsEnum Enum>
-  static void set(Enum& to, const Form& form) {
+  static void set(Enum& to, const ValueForm& form) {
     to = form.value_of<Enum>(form.words.size() - 1);
   }
-  static void set(std::string& to, const Form& form) {
+  static void set(std::string& to, const ValueForm& form) {
     const bool path = form.is(shape::kPath) || form.is(shape::kFolder);
     to = path                        ? "/some/path"
          : form.is(shape::kLevels)   ? "info"
@@ -34,26 +34,26 @@ struct Sample {
          : form.is(shape::kOpOrders) ? "impl:some.name"
                                      : "some.name";
   }
-  static void set(KernelRef& to, const Form&) { to = {"some.kernel", true, {}}; }
-  static void set(std::vector<Condition>& to, const Form&) {
+  static void set(KernelRef& to, const ValueForm&) { to = {"some.kernel", true, {}}; }
+  static void set(std::vector<Condition>& to, const ValueForm&) {
     to = {{"rows_gte", {{"8", false}}, false, {}},
           {"tenant", {{"a", false}, {"9", true}}, true, {}}};
   }
   template <class V>
-  static void set(std::optional<V>& to, const Form& form) {
+  static void set(std::optional<V>& to, const ValueForm& form) {
     set(to.emplace(), form);
   }
   template <class V>
-  static void set(std::vector<V>& to, const Form& form) {
+  static void set(std::vector<V>& to, const ValueForm& form) {
     set(to.emplace_back(), form);
   }
   template <class V>
-  static void set(std::map<std::string, V, std::less<>>& to, const Form& form) {
+  static void set(std::map<std::string, V, std::less<>>& to, const ValueForm& form) {
     set(to["some_key"], form);
   }
   // Sets the required fields of a struct, without which it cannot be read.
   template <HasFields T>
-  static void set(T& to, const Form&) {
+  static void set(T& to, const ValueForm&) {
     visit_fields<T>([&](const auto& row) {
       if (row.required) set(to.*row.member, row.form);
     });
@@ -68,7 +68,7 @@ struct OneRow {
 
 // Returns the struct that a member holds, creating it if it is an optional, an item or an entry.
 template <class M>
-auto* inner_struct(M& member, const Form& form) {
+auto* inner_struct(M& member, const ValueForm& form) {
   if constexpr (HasFields<M>) {
     return &member;
   } else {

@@ -17,7 +17,7 @@ namespace yard {
 namespace {
 
 using base::YamlNode;
-using policy::Form;
+using policy::ValueForm;
 namespace shape = policy::shape;
 
 using NodeKind = YamlNode::Kind;
@@ -37,7 +37,7 @@ template <class T>
 YamlNode tree_of_rows(const T& from);
 
 template <class M>
-YamlNode tree(const M& from, const Form& form) {
+YamlNode tree(const M& from, const ValueForm& form) {
   if constexpr (policy::IsOptional<M>) {
     return tree(*from, form);
   } else if constexpr (policy::HasFields<M>) {
@@ -221,7 +221,7 @@ namespace {
 std::string object_of(policy::Keys keys);
 
 // Returns the schema of a value, without the braces. `inner` has the keys of maps in it.
-std::string body(const Form& form, policy::Keys inner) {
+std::string body(const ValueForm& form, policy::Keys inner) {
   const policy::Shape& shape = *form.shape;
   if (shape.key != nullptr)
     return fmt::format(

@@ -55,7 +55,7 @@ class TreeReader {
   void wrong(At at, const std::string& expected, const std::string& found) {
     problems_.add(at.node.at, shown(at.path), "found " + found, "expected " + expected);
   }
-  bool wrong(At at, const Form& form, const Names& keys = {}) {
+  bool wrong(At at, const ValueForm& form, const Names& keys = {}) {
     wrong(at, wanted(form, keys), shown_node(at.node));
     return false;
   }
@@ -76,7 +76,7 @@ class TreeReader {
   // ---- Maps and lists ----
 
   template <class F>
-  void each_entry(At at, const Form& form, F f) {
+  void each_entry(At at, const ValueForm& form, F f) {
     if (at.node.kind != YamlNode::Kind::kMap) return (void)wrong(at, form);
     for (const YamlEntry& e : at.node.entries) {
       const Path path{&at.path, e.key, 0, false};
@@ -85,7 +85,7 @@ class TreeReader {
   }
   // Calls f(At) for each item of a list, or for a value that is not a list.
   template <class F>
-  void each_item(At at, const Form& form, F f, const Names& keys = {}) {
+  void each_item(At at, const ValueForm& form, F f, const Names& keys = {}) {
     if (at.node.kind != YamlNode::Kind::kList) return f(at);
     if (at.node.items.empty()) return wrong(at, wanted(form, keys), "an empty list");
     for (size_t i = 0; i < at.node.items.size(); ++i) {
@@ -95,7 +95,7 @@ class TreeReader {
   }
 
   template <class T>
-  void read_rows(T& to, At at, const Form& form) {
+  void read_rows(T& to, At at, const ValueForm& form) {
     read_keys(kKeys<T>, at, form, [&](const Key& key, At value) {
       visit_rows(kFields<T>, [&](const auto& row) {
         if (&row == &key) read_row(to, row, value);
@@ -103,7 +103,7 @@ class TreeReader {
     });
   }
   // Calls read_value(key, value) for each entry with a known key and a value.
-  void read_keys(Keys keys, At at, const Form& form,
+  void read_keys(Keys keys, At at, const ValueForm& form,
                  const std::function<void(const Key&, At)>& read_value) {
     if (at.node.kind != YamlNode::Kind::kMap) return (void)wrong(at, form, names_of(keys));
     for (const YamlEntry& e : at.node.entries) {
@@ -148,7 +148,7 @@ class TreeReader {
   }
 
   // Keeps the places of list items, map entries and values that have no member for their place.
-  void remember_places(At at, const Form& form) {
+  void remember_places(At at, const ValueForm& form) {
     const auto add = [&](const std::string& name, YamlMark mark) {
       to_.sources.places.emplace(to_string(at.path, true) + "/" + name, place(mark));
     };
@@ -163,7 +163,7 @@ class TreeReader {
 
   // ---- Values. These functions return false if they have added a problem instead of a value ----
 
-  bool is_scalar(At at, const Form& form) {
+  bool is_scalar(At at, const ValueForm& form) {
     const std::string& text = at.node.text;
     return (at.node.kind == YamlNode::Kind::kScalar && !text.empty() && text.size() <= kMostText &&
             !base::contains(text, '\0')) ||
@@ -171,7 +171,7 @@ class TreeReader {
   }
 
   template <class V>
-  bool read(std::optional<V>& to, const Form& form, At at) {
+  bool read(std::optional<V>& to, const ValueForm& form, At at) {
     V value{};
     if (!read(value, form, at)) return false;
     to = std::move(value);
@@ -182,7 +182,7 @@ class TreeReader {
   template <class V>
   requires std::is_arithmetic_v<V> || IsEnum<V> || std::is_same_v<V, std::string> ||
       std::is_same_v<V, std::chrono::nanoseconds>
-  bool read(V& to, const Form& form, At at) {
+  bool read(V& to, const ValueForm& form, At at) {
     if (!is_scalar(at, form)) return false;
     if (std::is_arithmetic_v<V> && at.node.quoted) return wrong(at, form);
     const Status s = read_one(at.node.text, form, to);
@@ -197,7 +197,7 @@ class TreeReader {
 
   // Reads a list of names or kernels.
   template <class V>
-  requires(!HasFields<V>) bool read(std::vector<V>& to, const Form& form, At at) {
+  requires(!HasFields<V>) bool read(std::vector<V>& to, const ValueForm& form, At at) {
     const auto name = [](const auto& value) -> const std::string& {
       if constexpr (std::is_same_v<V, KernelRef>)
         return value.id;
@@ -217,7 +217,7 @@ class TreeReader {
   }
 
   // Reads an id, a glob if the form allows it, or {kernel: ID, optional: true}.
-  bool read(KernelRef& to, const Form& form, At at) {
+  bool read(KernelRef& to, const ValueForm& form, At at) {
     if (at.node.kind != YamlNode::Kind::kMap) {
       to.at = place(at.node.at);
       return read(to.id, form, at);
@@ -229,7 +229,7 @@ class TreeReader {
   }
 
   template <IsMap M>
-  bool read(M& to, const Form& form, At at) {
+  bool read(M& to, const ValueForm& form, At at) {
     each_entry(at, form, [&](At value, const YamlEntry& e) {
       Part<M> part{};
       const bool good = read(part, *form.shape->value, value);
@@ -242,7 +242,7 @@ class TreeReader {
     return true;
   }
 
-  bool read(std::vector<Condition>& to, const Form& form, At at) {
+  bool read(std::vector<Condition>& to, const ValueForm& form, At at) {
     each_entry(at, form, [&](At value, const YamlEntry& e) {
       if (e.key.empty() || e.key.size() > kMostText)
         return wrong_key(value, e, "the name of a field");
@@ -267,7 +267,7 @@ class TreeReader {
   }
 
   template <HasFields T>
-  bool read(T& to, const Form& form, At at) {
+  bool read(T& to, const ValueForm& form, At at) {
     if constexpr (requires { to.at; }) to.at = place(at.node.at);
     read_rows(to, at, form);
     if (at.node.kind != YamlNode::Kind::kMap) return true;
@@ -283,11 +283,11 @@ class TreeReader {
   }
 
   template <HasFields T>
-  bool read(std::vector<T>& to, const Form& form, At at) {
+  bool read(std::vector<T>& to, const ValueForm& form, At at) {
     const bool list = at.node.kind == YamlNode::Kind::kList, one = form.is(shape::kOneOrMaps);
     if (!list && !one) return wrong(at, form);
     if (list && !one && at.node.items.empty()) return true;
-    const Form item_form = one ? form : shape::kMap;
+    const ValueForm item_form = one ? form : shape::kMap;
     each_item(
         at, form, [&](At item) { read(to.emplace_back(), item_form, item); }, names_of(kKeys<T>));
     return true;

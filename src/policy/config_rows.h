@@ -26,7 +26,7 @@ struct KeyOptions {
 // The part of a row that does not depend on the type of the member.
 struct Key : KeyOptions {
   const char* name;
-  Form form;
+  ValueForm form;
   const char* meaning;                     // for docs and editors
   std::span<const Key* const> inner = {};  // keys of a value that is a map or consists of maps
 };
@@ -88,7 +88,7 @@ constexpr Keys keys_of() {
 }
 
 template <class T, class M>
-constexpr Field<T, M> field(const char* name, M T::*member, Form form, const char* meaning,
+constexpr Field<T, M> field(const char* name, M T::*member, ValueForm form, const char* meaning,
                             KeyOptions options = {}, ConfigPlace T::*place = nullptr) {
   return {{options, name, form, meaning, keys_of<M>()}, member, place};
 }

@@ -20,7 +20,7 @@ constexpr size_t kMostReported = 8;  // problems of one value
 
 // The value is meaningless if problems were added.
 template <class V>
-void read_value(std::string_view text, const Form& form, V& to, Problems& problems) {
+void read_value(std::string_view text, const ValueForm& form, V& to, Problems& problems) {
   Status s;
   if constexpr (IsOptional<V>) {
     read_value(text, form, to.emplace(), problems);

@@ -130,7 +130,7 @@ std::string quoted_word(const std::string& text) {
 }
 
 template <class M>
-std::string note_text(const M& v, const Form& form) {
+std::string note_text(const M& v, const ValueForm& form) {
   if constexpr (IsOptional<M>) {
     return note_text(*v, form);
   } else if constexpr (std::is_same_v<M, bool>) {

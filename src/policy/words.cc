@@ -27,7 +27,7 @@ struct Unit {
 constexpr Unit kUnits[] = {{"h", 3600e9}, {"m", 60e9}, {"s", 1e9},
                            {"ms", 1e6},   {"us", 1e3}, {"ns", 1}};
 
-std::string bounds(const Form& form) {
+std::string bounds(const ValueForm& form) {
   const auto text = [&](double v) {
     if (form.is(shape::kWhole)) return std::to_string(static_cast<int64_t>(v));
     const std::string number = fmt::format("{}", v);
@@ -84,7 +84,7 @@ Names read_order(const std::string& op, std::string_view text, Problems& to) {
 
 }  // namespace
 
-std::string wanted(const Form& form, const Names& keys) {
+std::string wanted(const ValueForm& form, const Names& keys) {
   if (form.shape->expected != nullptr) return form.shape->expected;
   const bool many = form.shape->many;
   if (!form.words.empty())
@@ -135,34 +135,34 @@ std::string print_duration(std::chrono::nanoseconds d) {
   return fmt::format("{}{}", d.count() / static_cast<int64_t>(unit->ns), unit->name);
 }
 
-static Status not_wanted(const Form& form) {
+static Status not_wanted(const ValueForm& form) {
   return Status(Code::kParse, "expected " + wanted(form));
 }
 template <class N, class V>
-static Status take(const std::optional<N>& number, double value, const Form& form, V& to) {
+static Status take(const std::optional<N>& number, double value, const ValueForm& form, V& to) {
   if (!number || !(value >= form.least && value <= form.most)) return not_wanted(form);
   to = *number;
   return {};
 }
 
-Status read_one(std::string_view text, const Form& form, bool& to) {
+Status read_one(std::string_view text, const ValueForm& form, bool& to) {
   const auto on = read_switch(text);
   if (on.ok()) to = *on;
   return on.ok() ? Status() : not_wanted(form);
 }
-Status read_one(std::string_view text, const Form& form, int64_t& to) {
+Status read_one(std::string_view text, const ValueForm& form, int64_t& to) {
   const auto n = base::yaml_whole_number(text);
   return take(n, static_cast<double>(n.value_or(0)), form, to);
 }
-Status read_one(std::string_view text, const Form& form, double& to) {
+Status read_one(std::string_view text, const ValueForm& form, double& to) {
   const auto n = base::yaml_number(text);
   return take(n, n.value_or(0), form, to);
 }
-Status read_one(std::string_view text, const Form& form, std::chrono::nanoseconds& to) {
+Status read_one(std::string_view text, const ValueForm& form, std::chrono::nanoseconds& to) {
   const auto n = read_duration(text);
   return take(n, n ? static_cast<double>(n->count()) / 1e9 : 0, form, to);
 }
-Status read_one(std::string_view text, const Form& form, std::string& to) {
+Status read_one(std::string_view text, const ValueForm& form, std::string& to) {
   if (form.is(shape::kTokens)) {
     if (text.find('|') != text.npos)
       return Status(Code::kParse,
@@ -179,7 +179,7 @@ Status read_one(std::string_view text, const Form& form, std::string& to) {
   return word.ok() || !form.shape->many ? word.status() : not_wanted(form);
 }
 
-Names read_list(std::string_view text, const Form& form, Problems& problems) {
+Names read_list(std::string_view text, const ValueForm& form, Problems& problems) {
   Names names;
   for (const std::string_view entry : base::split(text, ',')) {
     if (!fits(entry, *form.shape))

@@ -82,15 +82,15 @@ inline constexpr Shape kFunctions =
 }  // namespace shape
 
 // The shape of a field's values, with bounds or words.
-struct Form {
+struct ValueForm {
   const Shape* shape = &shape::kText;
   double least = 0, most = 0;               // bounds; durations are in seconds
   std::span<const char* const> words = {};  // the first word means the value `least`
 
-  constexpr Form() = default;
-  constexpr Form(const Shape& s, double from = 0, double to = 0)  // NOLINT: rows state shapes
+  constexpr ValueForm() = default;
+  constexpr ValueForm(const Shape& s, double from = 0, double to = 0)  // NOLINT: rows state shapes
       : shape(&s), least(from), most(to) {}
-  constexpr Form(const Shape& s, std::span<const char* const> w, int first = 0)
+  constexpr ValueForm(const Shape& s, std::span<const char* const> w, int first = 0)
       : shape(&s), least(first), words(w) {}
   bool is(const Shape& s) const noexcept { return shape == &s; }
   template <class Enum>
@@ -104,7 +104,7 @@ struct Form {
 };
 
 // Returns text such as "a whole number from 0 to 1000". `keys` are the keys that a map may have.
-std::string wanted(const Form& form, const std::vector<std::string>& keys = {});
+std::string wanted(const ValueForm& form, const std::vector<std::string>& keys = {});
 
 // Reads 0 or 1, off or on, false or true, no or yes.
 Result<bool> read_switch(std::string_view text);
@@ -116,15 +116,15 @@ using Names = std::vector<std::string>;
 using Orders = decltype(Policy::per_op);
 using Problems = std::vector<std::string>;
 
-Status read_one(std::string_view text, const Form& form, bool& to);
-Status read_one(std::string_view text, const Form& form, int64_t& to);
-Status read_one(std::string_view text, const Form& form, double& to);
-Status read_one(std::string_view text, const Form& form, std::chrono::nanoseconds& to);
-Status read_one(std::string_view text, const Form& form, std::string& to);
+Status read_one(std::string_view text, const ValueForm& form, bool& to);
+Status read_one(std::string_view text, const ValueForm& form, int64_t& to);
+Status read_one(std::string_view text, const ValueForm& form, double& to);
+Status read_one(std::string_view text, const ValueForm& form, std::chrono::nanoseconds& to);
+Status read_one(std::string_view text, const ValueForm& form, std::string& to);
 Result<size_t> read_word(std::string_view text, std::span<const char* const> words);
 template <class V>
 requires std::is_enum_v<V> || std::is_same_v<V, int> Status read_one(std::string_view text,
-                                                                     const Form& form, V& to) {
+                                                                     const ValueForm& form, V& to) {
   if constexpr (std::is_enum_v<V>) {
     const auto index = read_word(text, form.words);
     if (index.ok()) to = form.value_of<V>(*index);
@@ -138,7 +138,7 @@ requires std::is_enum_v<V> || std::is_same_v<V, int> Status read_one(std::string
 }
 
 // Reads names of vendors or globs over kernel ids, separated by ','.
-Names read_list(std::string_view text, const Form& form, Problems& problems);
+Names read_list(std::string_view text, const ValueForm& form, Problems& problems);
 // Reads `rms_norm=vendor|default;softmax=reference`.
 Orders read_orders(std::string_view text, Problems& problems);
 
