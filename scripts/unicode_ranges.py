@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes examples/llm/unicode_ranges.inc: the code points that are letters, numbers or white space, as the tokenizers of
-language models divide text. Usage: unicode_ranges.py > examples/llm/unicode_ranges.inc"""
+"""Writes examples/llm/unicode_ranges.inc: the code points that are letters, numbers or white space,
+as the tokenizers of language models divide text. Usage: unicode_ranges.py > examples/llm/unicode_ranges.inc"""
 import itertools
 import sys
 import textwrap
 import unicodedata
 
-SPACES = {*range(9, 14), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000}
+SPACES = {*range(9, 14), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F,
+          0x205F, 0x3000}
 
 
 def kind(code):
@@ -24,8 +25,8 @@ def main():
     for name in ("kLetters", "kNumbers", "kSpaces"):
         runs = [len(list(run)) for _, run in itertools.groupby(kinds, lambda k: k == name)]
         print(f"constexpr uint32_t {name}[] = {{")
-        print(*textwrap.wrap(", ".join(map(str, runs[:len(runs) // 2 * 2])), 116, initial_indent="    ",
-                             subsequent_indent="    "), sep="\n", end="};\n")
+        text = ", ".join(map(str, runs[:len(runs) // 2 * 2]))
+        print(*textwrap.wrap(text, 100, initial_indent="    ", subsequent_indent="    "), sep="\n", end="};\n")
 
 
 if __name__ == "__main__":

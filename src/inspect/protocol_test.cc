@@ -34,7 +34,8 @@ TEST(Request, ValuesOfEveryKindAreRead) {
   Request r;
   ASSERT_TRUE(
       parse_request(R"({"v": 1, "id": -7, "command": "a", "args": { "list": [1, [], {}, "\u00e9"],
-      "real": 1.50, "on": true, "off": false, "none": null, "object": {"a b": {"c": 1e3}, "d": "\n"}}})",
+      "real": 1.50, "on": true, "off": false, "none": null,
+      "object": {"a b": {"c": 1e3}, "d": "\n"}}})",
                     r)
           .ok());
   EXPECT_EQ(r.id.json, "-7");

@@ -44,7 +44,8 @@ TEST(Bind, InputsOnly) {
 
 TEST(Bind, ScalarsOfEveryKind) {
   const Program p = compiled(
-      R"(f(i: int = 3, f: float = 0.5, b: bool = true, s: string = "hi", e: enum{none, tanh} = tanh))");
+      R"(f(i: int = 3, f: float = 0.5, b: bool = true, s: string = "hi",
+           e: enum{none, tanh} = tanh))");
   const Arguments a = op::bind(p, {}).value();
   EXPECT_EQ(a.values[0].u.i, 3);
   EXPECT_EQ(a.values[1].u.f, 0.5);

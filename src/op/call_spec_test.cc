@@ -34,8 +34,9 @@ TEST(CallSpec, RmsNorm) {
 
 TEST(CallSpec, EveryValue) {
   const CallSpec c = parsed_call(
-      R"(a.b(f32[], i4[8,4;1,-8]%16@cuda:1, [f32[2], f16[3]], [], none, 3, -4, x=1.5, inf=-inf, n=nan,
-             t=true, f=false, w=tanh, s="a\"b\n", out=&x)@cuda+inference+deterministic{k=v, "a b"="", z=1.5})");
+      R"(a.b(f32[], i4[8,4;1,-8]%16@cuda:1, [f32[2], f16[3]], [], none, 3, -4, x=1.5, inf=-inf,
+             n=nan, t=true, f=false, w=tanh, s="a\"b\n",
+             out=&x)@cuda+inference+deterministic{k=v, "a b"="", z=1.5})");
   EXPECT_EQ(c.op, "a.b");
   const auto& t = std::get<TensorSpec>(c.args[1].value.v);
   EXPECT_EQ(t.strides, (std::vector<int64_t>{1, -8}));

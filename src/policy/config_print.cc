@@ -238,9 +238,9 @@ std::string body(const ValueForm& form, policy::Keys inner) {
   else if (form.is(shape::kWhole) || form.is(shape::kNumber))
     one = fmt::format(R"("type": "{}", {})", form.is(shape::kWhole) ? "integer" : "number", bounds);
   else if (form.is(shape::kDuration))
-    one = fmt::format(
-        R"("anyOf": [{{"type": "number", {}}}, {{"type": "string", "pattern": "^[0-9.]+ ?(h|m|s|ms|us|ns)$"}}])",
-        bounds);
+    one = fmt::format(R"("anyOf": [{{"type": "number", {}}}, )"
+                      R"({{"type": "string", "pattern": "^[0-9.]+ ?(h|m|s|ms|us|ns)$"}}])",
+                      bounds);
   else if (!form.words.empty())
     one = "\"enum\": " + base::json_strings({form.words.begin(), form.words.end()});
   else if (!inner.empty())

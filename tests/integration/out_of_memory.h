@@ -29,8 +29,8 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
-// Gives the number of the allocation that fails next. next_of_many() is for work that takes thousands of allocations: it
-// leaves out ever more of the later ones.
+// Returns the number of the allocation that fails next. next_of_many() skips more and more numbers,
+// for work with thousands of allocations.
 using Next = uint64_t (*)(uint64_t);
 inline uint64_t next_one(uint64_t n) { return n + 1; }
 inline uint64_t next_of_many(uint64_t n) { return n + 1 + n / 16; }

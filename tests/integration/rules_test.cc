@@ -57,7 +57,8 @@ TEST_F(Rules, ChooseByPropertiesOfTheCall) {
 version: "1.0"
 dispatch_rules:
   - {operation: step, conditions: {seq_len_gte: 64}, kernel: default.b, priority: 10}
-  - {operation: "st*", conditions: {seq_len_gte: 256, dtype: [float32]}, kernel: default.c, priority: 20}
+  - {operation: "st*", conditions: {seq_len_gte: 256, dtype: [float32]}, kernel: default.c,
+     priority: 20}
   - {operation: step, conditions: {by: 7}, kernel: default.c}
 )")
       .or_throw();

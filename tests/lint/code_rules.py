@@ -6,6 +6,7 @@ import re
 from tree import CXX, Finding
 
 WARN_LINES, MAX_LINES = 500, 700
+MAX_COLUMNS = 100
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 C_HEADERS = {"assert.h", "errno.h", "math.h", "stdarg.h", "stdbool.h", "stddef.h", "stdint.h",
              "stdio.h", "stdlib.h", "string.h"}
@@ -152,6 +153,16 @@ def check_length(tree):
             yield Finding(path, count, f"{count} lines; consider splitting it", fatal=False)
 
 
+def check_columns(tree):
+    """clang-format leaves comments and string literals alone, so this rule also counts them."""
+    for path in tree.with_suffix(CXX | {".inc", ".in"}):
+        if path.endswith(".in") and pathlib.PurePosixPath(path[:-3]).suffix not in CXX:
+            continue
+        for number, line in enumerate(tree.lines(path), 1):
+            if len(line) > MAX_COLUMNS:
+                yield Finding(path, number, f"{len(line)} columns; {MAX_COLUMNS} is the most")
+
+
 def budgets(tree):
     """Reads src/BUDGET as (line number, folder, the most lines that its C++ files may have)."""
     for number, line in enumerate(tree.lines("src/BUDGET") if "src/BUDGET" in tree.files else (), 1):
@@ -198,4 +209,4 @@ def check_leftovers(tree):
 
 
 RULES = [check_layers, check_backends, check_public_headers, check_umbrella, check_reach, check_listed,
-         check_headers, check_length, check_budget, check_licence, check_leftovers]
+         check_headers, check_length, check_columns, check_budget, check_licence, check_leftovers]

@@ -136,6 +136,13 @@ class LintTest(unittest.TestCase):
         fatal = {f.path: f.fatal for f in code_rules.check_length(Tree(self.root))}
         self.assertEqual({"b.cc": False, "c.cc": True}, fatal)
 
+    def test_columns(self):
+        fits, wide = "x" * 100 + "\n", "\n// " + "x" * 98 + "\n"
+        self.assertEqual([], self.found(code_rules.check_columns, {
+            "a.cc": fits, "b.h": "ä" * 100, "c.md": wide, "d.txt.in": wide}))
+        self.one(code_rules.check_columns, {"e.inc": wide}, "e.inc:2", "101 columns")
+        self.one(code_rules.check_columns, {"e.inc": fits, "f.h.in": wide}, "f.h.in:2")
+
     def test_licence(self):
         self.assertEqual([], self.found(code_rules.check_licence, {
             "a.cc": SPDX, "b.sh": "#!/bin/sh\n# SPDX-License-Identifier: Apache-2.0\n", "n.md": ""}))
