@@ -20,7 +20,7 @@ int main() {
   CHECK(to[0] == 16 && to[127] == 16);
   // [changed]
   w[0] = 4.5f;
-  project.load({{"weight", weight}}).or_throw();  // what was packed is packed again
+  project.load({{"weight", weight}}).or_throw();  // the weight is packed again
   project.call({out, x, weight}).or_throw();
   // [/changed]
   CHECK(to[0] == 20 && to[64] == 20 && to[1] == 16);

@@ -19,7 +19,7 @@ void scale_rows(yard::plugin::Call, yard::plugin::Tensor out, yard::plugin::Tens
 // [workspace]
 // Any strides, and a row of workspace: `rows()` and `row()` go over all but the last dimension.
 void centre_rows(yard::plugin::Call call, yard::plugin::Tensor out, yard::plugin::Tensor x) {
-  const std::span<double> row = call.workspace<double>();  // as many bytes as asked for below
+  const std::span<double> row = call.workspace<double>();  // its size is declared below
   for (int64_t r = 0; r < x.rows(); ++r) {
     double sum = 0;
     for (int64_t i = 0; i < x.size(-1); ++i) sum += row[i] = x.row<float>(r)[i * x.stride(-1)];

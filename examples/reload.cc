@@ -89,8 +89,8 @@ int main() {
   wait_for(events, 4);
 
   // [stop]
-  runtime.rules().unwatch();            // what is in force stays
-  runtime.rules().load("").or_throw();  // nothing is
+  runtime.rules().unwatch();            // the rules in force stay
+  runtime.rules().load("").or_throw();  // the rules are gone
   // [/stop]
   CHECK(chosen("rms_norm(f32[64,4096], f32[4096])") != "reference.cpp");
   fs::remove_all(folder);

@@ -96,7 +96,7 @@ void choose() {
   CHECK(explain(g_call) == "vendor.acme");
   heading("The same op on a small call: what starts slowly loses.");
   CHECK(explain("rms_norm(f32[1,1024], f32[1024])") == "default.unrolled");
-  heading("A width that is no multiple of 16: the vendor's kernel says what it lacks.");
+  heading("A width that is not a multiple of 16: the vendor's kernel says why it cannot serve.");
   CHECK(explain("rms_norm(f32[64,1000], f32[1000])") == "default.unrolled");
   heading("bf16: both say no, and the reference takes any call.");
   CHECK(explain("rms_norm(bf16[64,1024], bf16[1024])") == "reference.cpp");

@@ -12,7 +12,7 @@
 namespace plugin = yard::plugin;
 
 // [op]
-// What the op means: any stride would be better still; the claim says what it takes.
+// Defines the op. Any stride would be better still; the claim says which arguments it takes.
 void limit(plugin::Call, plugin::Tensor out, plugin::Tensor x, double most) {
   for (int64_t i = 0; i < x.numel(); ++i) {
     const float v = x.data<float>()[i];

@@ -187,7 +187,7 @@ constexpr MetricInfo kInfos[] = {
      "Calls that the kernel has served after another kernel had failed.", kOpKernelMode},
     {"yard_failures_total", kCounter, "Runs of the kernel that failed, by class.", kOpKernelClass},
     {"yard_call_seconds", MetricInfo::Type::kHistogram,
-     "Duration of served calls; sampled, so its count is not that of the calls.", kOpKernel},
+     "Duration of served calls; sampled, so its count is below the number of calls.", kOpKernel},
     {"yard_breaker_state", kGauge,
      "The worst circuit breaker of the kernel: 0 closed, 1 half-open, 2 open.", kOpKernel},
     {"yard_cache_hits_total", kCounter, "Served calls whose plan was known.", kOp},

@@ -12,7 +12,7 @@ namespace yard::fault {
 // than a byte, fill() and add() write the integer part as raw bytes.
 void fill(plugin::Tensor t, double value);
 void add(plugin::Tensor t, double offset);
-// Sets every byte of the first half of the elements. Of an odd number, the larger half is written.
+// Sets every byte of the first half of the elements. Rounds the half up if the number is odd.
 void scribble_half(plugin::Tensor t, uint8_t byte);
 
 }  // namespace yard::fault

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests fault kernels under several threads: blocking and release, changes of behaviour while calls
-// run, and forks from inside a call. Also meant for the thread sanitizer.
+// run, and forks from inside a call. The thread sanitizer runs these tests, too.
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -36,7 +36,7 @@ struct Kept {
 };
 
 // Finds the unsuited rows, and copies them if the output will overwrite them. Returns false if
-// there is no memory.
+// memory runs out.
 bool keep_rows(Call call, const Norm& n, int64_t count, std::span<Kept>& kept) {
   if (count == 0) return true;
   kept = scratch<Kept>(call, count);

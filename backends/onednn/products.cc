@@ -52,7 +52,7 @@ int32_t linear_packed(Call call, Tensor out, Tensor x, Tensor weight, Tensor, Te
     return run_linear(call, out, x, weight, bias, call.state<const PackedWeight>()->data());
   } catch (const dnnl::error& e) {
     if (e.status != dnnl_unimplemented) throw;
-    return call.fail(YARD_DECLINED, "oneDNN has no product of so many rows with packed weights");
+    return call.fail(YARD_DECLINED, "oneDNN cannot multiply this number of rows by packed weights");
   }
 }
 

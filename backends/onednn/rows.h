@@ -53,7 +53,7 @@ int64_t count_rows(plugin::Call call, int64_t rows, int64_t width, const Unsuite
 }
 
 // Returns `count` values in the host's memory, which live until the call ends. Returns an empty
-// span if there is no memory.
+// span if memory runs out.
 template <class T>
 std::span<T> scratch(plugin::Call call, int64_t count) {
   const yard_host_t* host = call.c()->host;

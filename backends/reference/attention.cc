@@ -112,7 +112,7 @@ struct Inputs {
   bool magnitude;  // whether to compute magnitudes instead of results
 };
 
-// Returns 0 if there is no mask. `row` is the offset of the mask's row.
+// Returns 0 without a mask. `row` is the offset of the mask's row.
 double mask_at(Tensor mask, int64_t row, int64_t key) noexcept {
   return mask ? float_at(mask, row + key * mask.stride(-1)) : 0;
 }

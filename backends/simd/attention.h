@@ -43,7 +43,7 @@ struct Attention {
   uint32_t dtype;
   Tensor sinks{nullptr}, lengths{nullptr};
   bool causal = false;
-  int64_t window = 0;                   // 0 if there is no window
+  int64_t window = 0;                   // 0 means no window
   const PairProducts* pairs = nullptr;  // set if bf16 is multiplied in pairs
 
   struct Range {

@@ -11,7 +11,7 @@ namespace yard::vendor_template {
 
 inline constexpr int64_t kOldestDriver = 3;
 
-// Returns the driver's version, or 0 if there is no driver. The variable TEMPLATE_DRIVER sets the
+// Returns the driver's version, or 0 without a driver. The variable TEMPLATE_DRIVER sets the
 // version, so that tests can try every answer. If the variable is not set, there is a driver.
 int64_t driver_version();
 

@@ -8,7 +8,7 @@ namespace {
 
 // The reasons of the probe. {0} and {1} are the figures of the verdict.
 const char* const kReasons[] = {
-    "there is no driver of the vendor",
+    "the vendor's driver is missing",
     "the driver has version {0}, and {1} is the oldest that works",
 };
 

@@ -85,7 +85,7 @@ struct WithAnOldDriver : Template {
 };
 
 TEST_F(WithoutDriver, ItIsNotAvailable) {
-  EXPECT_THAT(backend_detail(), HasSubstr("there is no driver of the vendor"));
+  EXPECT_THAT(backend_detail(), HasSubstr("the vendor's driver is missing"));
   EXPECT_EQ(candidate("silu_and_mul(f32[4,64])").reason, "unavailable");
 }
 

@@ -14,7 +14,8 @@
 namespace codegen {
 
 // [declare]
-// How to add atomically; nothing where the value is not used. An active backend may replace the implementation.
+// How to add atomically; nothing where the value is not used. An active backend may replace the
+// implementation.
 inline const yard::Function<std::optional<Value>(Builder&, Value, Value)> atomic_add_function{
     "codegen", "atomic_add"};
 // [/declare]

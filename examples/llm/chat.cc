@@ -48,9 +48,9 @@ void add_options(CLI::App& app, Flags& f) {
   app.add_option("-c,--context", c.context,
                  "Most tokens of a conversation; 0: 2048, or what the model was trained for")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 24));
-  app.add_option("--temperature,--temp", s.temperature, "0: always the most probable token")
+  app.add_option("--temperature,--temp", s.temperature, "0 always takes the most probable token")
       ->check(CLI::Range(0., 1e3));
-  app.add_option("--top-k", s.top_k, "Only so many of the best tokens; 0: all")
+  app.add_option("--top-k", s.top_k, "The number of best tokens to choose from; 0 means all")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 31));
   app.add_option("--top-p", s.top_p, "Only the best tokens, whose probabilities sum up to this")
       ->check(CLI::Range(0., 1.));
@@ -60,9 +60,10 @@ void add_options(CLI::App& app, Flags& f) {
       ->check(CLI::Range(0.01, 100.));
   app.add_option("--repeat-last-n", s.repeat_last, "How many tokens back the penalty looks")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 24));
-  app.add_option("-s,--seed", f.seed, "Of random numbers; -1: a random one, which is printed")
+  app.add_option("-s,--seed", f.seed, "Of random numbers; -1 picks one and prints it")
       ->check(CLI::Range(int64_t{-1}, int64_t{UINT32_MAX}));
-  app.add_option("-t,--threads", f.threads, "Most threads; 0: all")->check(CLI::Range(0, 1024));
+  app.add_option("-t,--threads", f.threads, "Most threads; 0 means all")
+      ->check(CLI::Range(0, 1024));
   const CLI::IsMember policies({"default", "simd", "vendor", "reference"});
   app.add_option("--policy", f.policy, "Which kernels")->check(policies);
   app.add_option("--config", f.config, "Rule file");

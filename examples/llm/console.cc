@@ -56,7 +56,8 @@ std::string kernels_text() {
 
 // Explains the last call of the op that had to select a kernel.
 std::string why_text(const std::string& op) {
-  if (op.empty()) throw std::runtime_error("/why needs an op; /kernels lists those of this model");
+  if (op.empty())
+    throw std::runtime_error("/why needs an op; /kernels lists the ops of this model");
   const nlohmann::json plans = ask("plans", {{"op", op}}).at("plans");
   if (plans.empty()) throw std::runtime_error(cat("op '", op, "' was not called"));
   const std::string call = plans.back().at("call");

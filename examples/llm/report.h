@@ -19,7 +19,7 @@ std::string error_json(std::string_view message, int exit_code);
 // Returns the profile of an answer. Compares the kernels with the memory bandwidth of `threads`
 // threads.
 std::string profile_text(const Answer& a, int32_t threads);
-// Returns tokens per second, or 0 if there are no tokens.
+// Returns tokens per second, or 0 without tokens.
 double rate(size_t tokens, double ms);
 
 }  // namespace llm

@@ -165,7 +165,8 @@ int run(char** argv) {
     disturb(n, rules, argv[2], argv[3]);
   });
   if (tokens != expected) return std::puts("\n\n    The tokens differ: this is a defect."), 1;
-  std::printf("\n\n    %zu tokens, all equal to those of the undisturbed run.\n", tokens.size());
+  std::printf("\n\n    %zu tokens, all equal to the tokens of the undisturbed run.\n",
+              tokens.size());
   Runtime::shared().rules().load("").or_throw();
   print_rates(model, prompt);
   return 0;

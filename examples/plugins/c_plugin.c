@@ -8,7 +8,8 @@
 /* [head] */
 #include <yard/plugin.h>
 
-/* An op is one line. `*rows` is any number of leading dimensions; a call that does not fit never gets here. */
+/* An op is one line. `*rows` is any number of leading dimensions; a call that does not fit is
+ * refused before a kernel runs. */
 static const yard_op_t op = {
     .size = sizeof(yard_op_t),
     .schema =
@@ -43,8 +44,8 @@ static int64_t count_of(const yard_tensor_t* t) {
 }
 
 /* [reference] */
-/* What the op means: plain, in double, any strides. Arguments come in the order of the schema, and their
- * types are those of the schema, so there is nothing to check. */
+/* Defines the op: plain, in double, with any strides. Arguments come in the order of the schema,
+ * and their types have been checked against it. */
 static int32_t run_reference(yard_call_t* call, const yard_value_t* args, uint32_t count) {
   const yard_tensor_t *out = args[0].u.tensor, *x = args[1].u.tensor;
   const double slope = args[2].u.f;
@@ -60,8 +61,8 @@ static int32_t run_reference(yard_call_t* call, const yard_value_t* args, uint32
 /* [/reference] */
 
 /* [fast] */
-/* The faster one sees only what its limits and its verifier let through: compact rows of f32. The host
- * owns the threads; parallel_for hands out pieces of at least 4096 elements. */
+/* The faster kernel gets only calls that its limits and its verifier let through: compact rows of
+ * f32. The host owns the threads; parallel_for hands out pieces of at least 4096 elements. */
 typedef struct job {
   float* out;
   const float* x;
@@ -86,8 +87,9 @@ static const yard_limit_t limits[] = {
     {.kind = YARD_LIMIT_COMPACT},
 };
 
-/* What limits cannot say. It names the fields it reads, so that only other values of these ask it again. A
- * refusal is a number and its figures: here the first of this kernel's own reasons. */
+/* Checks what limits cannot say. It names the fields it reads, so that it is asked again only for
+ * other values of these. A refusal is a number and its figures: here the first of this kernel's own
+ * reasons. */
 static const char* const reads[] = {"rows", "d", NULL};
 static const char* const reasons[] = {
     "{0} rows of {1} elements are more than the {2} it counts to"};
@@ -102,7 +104,8 @@ static int32_t verify(const yard_query_t* query, yard_verdict_t* verdict) {
 /* [/fast] */
 
 /* [descriptor] */
-/* Descriptors begin with their size and are read up to it; what is left out is zero, "nothing special". */
+/* Descriptors begin with their size and are read up to it. A field that is left out is zero, which
+ * means "nothing special". */
 static const yard_backend_t backend = {.size = sizeof(yard_backend_t), .name = "example_c"};
 
 static const yard_kernel_t reference = {
@@ -143,12 +146,14 @@ static const yard_plugin_t plugin = {
     .kernel_count = 2,
 };
 
-/* The one exported symbol: pure, callable many times. A plugin that cannot serve a host returns NULL. */
+/* The one exported symbol. It may be called many times, and has no effect beside its result. A
+ * plugin that cannot serve a host returns NULL. */
 const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t host_abi, const yard_host_t* host) {
   (void)host_abi, (void)host;
   return &plugin;
 }
 
-/* Read before any of the code above runs: the same name and version, and every op that is served. */
+/* The host reads this before any of the code above runs: the same name and version, and every op
+ * that is served. */
 YARD_MANIFEST("example_c", "1.0", YARD_MANIFEST_OPS("leaky_relu"));
 /* [/descriptor] */

@@ -6,7 +6,7 @@
 
 using namespace yard::plugin;
 
-// What the op means. Its claim says what it takes, so there is nothing to check.
+// Defines the op. Its claim says which arguments it takes, so there is nothing to check.
 static void softcap(Call, Tensor out, Tensor x, double cap) {
   for (int64_t i = 0; i < x.numel(); ++i)
     out.data<float>()[i] = float(cap * std::tanh(x.data<float>()[i] / cap));

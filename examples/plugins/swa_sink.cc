@@ -28,7 +28,7 @@ struct Sinks {
   explicit Sinks(Named options)
       : window(options.integer("sliding_window")), enabled(options.flag("s_aux_enable")) {}
   void load(Call, Named weights) { s_aux = weights.tensor("s_aux"); }
-  // What no schema can say, before the first run for this number of heads.
+  // Checks what no schema can say, before the first run with this number of heads.
   int32_t prepare(Call call, Arguments args) {
     const int64_t heads = Tensor(args[1].u.tensor).size(2);
     if (!enabled) return YARD_OK;
@@ -39,7 +39,7 @@ struct Sinks {
                        static_cast<long long>(heads));
     return YARD_OK;
   }
-  // What a trace of a program says beside the call.
+  // Writes the text that a trace of the program has beside the call.
   int32_t trace(Call call, Arguments) const {
     return call.fail(YARD_OK, "window %lld, %s", static_cast<long long>(window),
                      enabled ? "with sinks" : "without sinks");

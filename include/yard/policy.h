@@ -141,7 +141,7 @@ struct ModeCall {  // a call that needs a plan; valid while plan() runs
     std::string_view vendor;  // empty if it has none
     Kind kind = Kind::kDefault;
     double priority = 0;
-    double estimate_ns = -1;  // negative if there is no estimate
+    double estimate_ns = -1;  // negative without an estimate
   };
 
   std::string_view op;

@@ -86,8 +86,8 @@ std::string no_level(std::string_view word, bool named) {
   if (!named && logger_slot(lower(word)) != 0)
     return fmt::format("the logger {} has no level; expected {}=info", word, word);
   if (!is_bare_word(word))
-    return fmt::format("{} is no level; expected {}", excerpt(word), kEntries);
-  return fmt::format("{} is no level; expected {}{}", excerpt(word), one_of(names),
+    return fmt::format("{} is not a level; expected {}", excerpt(word), kEntries);
+  return fmt::format("{} is not a level; expected {}{}", excerpt(word), one_of(names),
                      did_you_mean(lower(word), names));
 }
 

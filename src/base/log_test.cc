@@ -118,19 +118,19 @@ TEST_F(Log, TextThatMeansNothingChangesNothingAndNamesEveryProblem) {
   std::vector<std::string> all{std::string(s.message())};
   all.insert(all.end(), s.notes().begin(), s.notes().end());
   EXPECT_THAT(
-      all,
-      ElementsAre("log levels: \"inof\" is no level; expected debug, info, warn, error or off; did "
-                  "you "
-                  "mean 'info'?",
-                  "no logger is called \"selct\"; did you mean 'select'?",
-                  "entry 3 is empty; expected one ',' between entries",
-                  "\"loud\" is no level; expected debug, info, warn, error or off",
-                  "there is a default already; expected one bare level",
-                  "a level is missing; expected debug, info, warn, error or off",
-                  "the logger plugin has no level; expected plugin=info",
-                  "no logger is called \"zebra\"; expected base, core, op, telemetry, registry, "
-                  "policy, health, "
-                  "select, exec, plugin, dispatch, verify, runtime, inspect or backend"));
+      all, ElementsAre(
+               "log levels: \"inof\" is not a level; expected debug, info, warn, error or off; did "
+               "you "
+               "mean 'info'?",
+               "no logger is called \"selct\"; did you mean 'select'?",
+               "entry 3 is empty; expected one ',' between entries",
+               "\"loud\" is not a level; expected debug, info, warn, error or off",
+               "there is a default already; expected one bare level",
+               "a level is missing; expected debug, info, warn, error or off",
+               "the logger plugin has no level; expected plugin=info",
+               "no logger is called \"zebra\"; expected base, core, op, telemetry, registry, "
+               "policy, health, "
+               "select, exec, plugin, dispatch, verify, runtime, inspect or backend"));
   EXPECT_EQ(log_level("op"), LogLevel::kInfo);
   EXPECT_EQ(log_level("select"), LogLevel::kError);
 }
@@ -193,7 +193,7 @@ TEST_F(Log, OldMessagesAreForgotten) {
   seen_.clear();
   log(LogLevel::kWarn, "op", kept);
   log(LogLevel::kWarn, "op", first);
-  EXPECT_THAT(seen_, ElementsAre("warn op " + first)) << "what is still heard is not forgotten";
+  EXPECT_THAT(seen_, ElementsAre("warn op " + first)) << "messages that go on are not forgotten";
 }
 
 TEST_F(Log, LongTextsAreCutBetweenCharacters) {

@@ -108,7 +108,7 @@ TEST(StderrLines, ASocketThatNobodyReadsMakesNobodyWait) {
 }
 TEST(StderrLines, ATerminalThatNobodyReadsMakesNobodyWait) {
   const Ends ends = terminal_ends();
-  if (!ends.write) GTEST_SKIP() << "there are no terminals here";
+  if (!ends.write) GTEST_SKIP() << "terminals are not available here";
   expect_lines_are_dropped_and_counted(ends, true);
 }
 

@@ -220,8 +220,8 @@ TEST_F(Handles, WhatAThreadRemembersIsOfOneOpOfOneRuntime) {
   }
 }
 
-// A handle that was bound while its op's version was suspended holds no version, so not that of a
-// later suspension either.
+// A handle that was bound while its op's version was suspended holds no version, so a later
+// suspension does not affect it.
 TEST_F(Handles, WhatIsBoundDuringASuspensionIsBoundAgain) {
   auto& open = const_cast<MemoVersion&>(core_.published.version(site_->index.load()));
   open.suspend();

@@ -204,7 +204,7 @@ const CallMemo* find_in_set(const ThreadHead& thread, const Site& site, const Ca
   return nullptr;
 }
 
-// Makes the memos of a thread that has none. Returns false if there is no memory.
+// Makes the memos of a thread that has none. Returns false if memory runs out.
 bool make_memos(base::ThreadRecord& thread) noexcept;
 
 // Remembers the form of a call that fits its schema and whose plan was found. Does nothing if the

@@ -238,7 +238,7 @@ void Published::restart_in_child() noexcept {
   current.store(empty_.get(), std::memory_order_release);
 }
 
-// In the child, breakers start closed, there are no rollouts and overlays, and backends that cannot
+// In the child, breakers start closed, rollouts and overlays are gone, and backends that cannot
 // survive a fork are unavailable. Calls that this thread is inside of keep the old snapshot.
 void Published::restart() {
   t_restarts = true;

@@ -275,11 +275,12 @@ TEST(Board, MemoryIsBounded) {
   const auto key = [](size_t i) { return key_of("k" + std::to_string(i)); };
   for (size_t i = 0; i < kMostKeys; ++i) fail_times(board, key(i), 5, t0);
   fail_times(board, key(kMostKeys), 5, t0);
-  EXPECT_EQ(state_of(board, key(kMostKeys)), kClosed) << "there is no room, and what is open stays";
+  EXPECT_EQ(state_of(board, key(kMostKeys)), kClosed)
+      << "the board is full, and open breakers stay";
   EXPECT_EQ(board->report({}, t0).breakers.untracked, 5u);
   board->close(key(3), t0);
   fail_times(board, key(kMostKeys), 5, t0);
-  EXPECT_EQ(state_of(board, key(kMostKeys)), kOpen) << "what is closed makes room";
+  EXPECT_EQ(state_of(board, key(kMostKeys)), kOpen) << "a closed breaker makes room";
   EXPECT_LE(board->snapshot()->of_op("rms_norm")->keys.size(), kMostKeys);
 }
 

@@ -21,7 +21,7 @@ inline constexpr Time kManual = Time::max();
 struct FailureCount {
   Time begin{};  // when the window began
   uint16_t in_a_row = 0;
-  uint16_t calls = 0, failed = 0;  // in the window; 0 if there is no window
+  uint16_t calls = 0, failed = 0;  // in the window; 0 without a window
 
   void failure(const BreakerSettings& s, Time now);
   void success(const BreakerSettings& s, Time now, uint64_t count);

@@ -177,7 +177,7 @@ TEST(LayerZeroDefects, late_success_does_not_close) {
   BreakerPermit probe = b.try_acquire(t0 + 30s);
   earlier.success(t0 + 31s);
   probe.success(t0 + 31s);
-  EXPECT_EQ(b.state(t0 + 31s), kHalfOpen) << "one of two successes was no probe's";
+  EXPECT_EQ(b.state(t0 + 31s), kHalfOpen) << "only one of the two successes came from a probe";
   EXPECT_EQ(b.counters().late, 2u);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A runtime's part in live control. The process answers on one socket for all of its runtimes, from
-// its first call on. A forked child answers on a socket of its own.
+// its first call on. A forked child answers on its own socket.
 #pragma once
 
 #include <yard/runtime.h>

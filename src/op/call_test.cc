@@ -78,7 +78,7 @@ TEST(Call, CanonicalText) {
             "rms_norm(f32[8,64], f32[64], eps=1e-6, out=&x)@cpu");
   EXPECT_EQ(again(p, "rms_norm(f32[8,64]@cuda, f32[64]@cuda)@cpu"),
             "rms_norm(f32[8,64], f32[64], eps=1e-6)@cuda")
-      << "the device is that of the tensors";
+      << "the call is on the device of its tensors";
   const Program gelu = compiled(kGeluAndMul);
   EXPECT_EQ(again(gelu, "gelu_and_mul(bf16[2,8])"),
             "gelu_and_mul(bf16[2,8], approximate=none)@cpu");

@@ -196,9 +196,8 @@ TEST(Mismatch, Memory) {
   const yard_value_t x = v.f32({2, 4}), o = v.f32({2, 4}), w = v.f32({4});
   auto* data = static_cast<char*>(x.u.tensor->data);
   EXPECT_EQ(why(kRmsNorm, {v.at(data + 4, DType::f32, {2, 4}), x, w, number(0)}),
-            "rms_norm: invalid argument 'out': expected memory that is exactly or not at all that "
-            "of 'x', got "
-            "some of it shared");
+            "rms_norm: invalid argument 'out': expected memory that is identical to or apart from "
+            "'x', got some of it shared");
   EXPECT_EQ(why(kRmsNorm, {x, o, v.at(data, DType::f32, {4}), number(0)}),
             "rms_norm: invalid argument 'out': expected memory apart from 'weight', got some of it "
             "shared");

@@ -63,7 +63,7 @@ struct Field {
     kInnerDense,  // likewise
     kPlain,       // likewise
     // In the order of dimensions Source::order().
-    kCompactAs,  // 1 if there are no gaps
+    kCompactAs,  // 1 without gaps
     kRowsAs,     // 1 if the last dimension has no gaps, and no two indices meet
   };
   struct Source {

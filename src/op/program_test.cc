@@ -245,7 +245,7 @@ TEST(Field, ReadsWhatNamesMean) {
   EXPECT_EQ(value("query.rank"), 4);
   EXPECT_EQ(value("query.size"), 3 * 4 * 8 * 64);
   EXPECT_EQ(value("key.rank"), kAbsent);
-  EXPECT_FALSE(p.field("base")) << "a float is no field";
+  EXPECT_FALSE(p.field("base")) << "a float is not a field";
   EXPECT_FALSE(p.field("nothing"));
   const auto names = p.field_names();
   EXPECT_NE(std::find(names.begin(), names.end(), "cache"), names.end());

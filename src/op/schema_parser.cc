@@ -29,7 +29,7 @@ class SchemaParser {
     p.at = {in_.at()};
     if (in_.peek() == '*' || in_.peek() == '.')
       return in_.expected("a parameter name",
-                          "; there are no variadics, take a tensor list: T[dims][]");
+                          "; variadics are not supported, use a tensor list: T[dims][]");
     if (!in_.name("a parameter name", p.name)) return false;
     const size_t marks = in_.at();
     p.access = in_.accept('!')   ? Access::kWrite

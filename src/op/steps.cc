@@ -304,11 +304,11 @@ class StepDescription {
       case Step::Op::kSelf: return self_overlap(p);
       case Step::Op::kPair:
         return about(
-            p, fmt::format("expected memory {} '{}', got {}",
-                           s.value != 0 ? "that is exactly or not at all that of" : "apart from",
-                           other(),
-                           runner_.overlap_found() == Overlap::kSame ? "the same memory"
-                                                                     : "some of it shared"));
+            p,
+            fmt::format("expected memory {} '{}', got {}",
+                        s.value != 0 ? "that is identical to or apart from" : "apart from", other(),
+                        runner_.overlap_found() == Overlap::kSame ? "the same memory"
+                                                                  : "some of it shared"));
       default: return tensor(s);
     }
   }

@@ -30,7 +30,7 @@ const std::string kTwice = " twice; expected each token once";
 const std::string kVendor = "expected names of vendors with ',' between them, got ";
 const std::string kGlob = "expected ids or globs of kernels with ',' between them, got ";
 const std::string kEmpty = "an empty entry";
-const std::string kLevels = " is no level; expected debug, info, warn, error or off";
+const std::string kLevels = " is not a level; expected debug, info, warn, error or off";
 const std::string kEntries = "; expected LEVEL or NAME=LEVEL, with ',' between entries";
 const std::string kLoggers =
     "; expected base, core, op, telemetry, registry, policy, health, select, exec, plugin, "
@@ -194,8 +194,8 @@ const std::vector<Wrong>& table() {
       {"YARD_LOG_LEVEL", "select=loud", "\"loud\"" + kLevels},
       {"YARD_LOG_LEVEL", "select=debug,select=info",
        "select has a level already; expected one for each logger"},
-      {"YARD_LOG_LEVEL", "select:debug", "\"select:debug\" is no level" + kEntries},
-      {"YARD_LOG_LEVEL", "select=debug=info", "\"debug=info\" is no level" + kEntries},
+      {"YARD_LOG_LEVEL", "select:debug", "\"select:debug\" is not a level" + kEntries},
+      {"YARD_LOG_LEVEL", "select=debug=info", "\"debug=info\" is not a level" + kEntries},
       {"YARD_LOG_LEVEL", "yard.select=debug", "no logger is called \"yard.select\"" + kLoggers},
       {"YARD_LOG_LEVEL", "engine=debug", "no logger is called \"engine\"" + kLoggers},
       {"YARD_STATE_BYTES", "4G", kBytes},

@@ -241,7 +241,7 @@ Status read_kernel_body(const yard_kernel_t& d, const char* only_backend, Kernel
   if (d.kind < YARD_KIND_DEFAULT || d.kind > YARD_KIND_REFERENCE)
     return bad(fmt::format("kind {} is none of default (1), vendor (2), reference (3)", d.kind));
   if (d.priority < 0 || d.priority > 1000)
-    return bad(fmt::format("priority {} is outside 1 to 1000 (0: the kind's)", d.priority));
+    return bad(fmt::format("priority {} is outside 1 to 1000 (0 means the kind's)", d.priority));
   if (d.cost != nullptr && k.cost_reads.empty())
     return bad("it has a cost function but names no field in cost_reads");
   if (d.typed != nullptr && k.typed_signature.empty() && d.typed_signature == nullptr)

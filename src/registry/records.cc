@@ -197,7 +197,7 @@ Status check_kernel(const Kernel& k, const Backend& backend, const op::Program& 
   const auto unknown = [&](const std::string& field, const char* where) {
     std::vector<std::string> names = program.field_names();
     for (const op::Param& p : program.schema().params) names.push_back(p.name);
-    return bad(fmt::format("{} names '{}', which is no field of the op{}", where, field,
+    return bad(fmt::format("{} names '{}', which is not a field of the op{}", where, field,
                            base::did_you_mean(field, names)));
   };
   for (const yard_limit_t& l : k.limits) {

@@ -35,7 +35,7 @@ int32_t report_exception(char* error, size_t size) {
     copy_text("out_of_memory: out of memory", error, size);
     return YARD_TRANSIENT;
   } catch (...) {
-    copy_text("internal: an exception", error, size);  // stays if there is no memory for the text
+    copy_text("internal: an exception", error, size);  // stays if memory runs out
     base::or_out_of_memory([&] {
       copy_text("internal: " + base::current_exception_text(), error, size);
     }).ignore();

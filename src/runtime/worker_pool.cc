@@ -401,7 +401,7 @@ class WorkerPool {
 // How long the set of a thread's processors is cached. Asking takes as long as a small loop.
 constexpr std::chrono::milliseconds kAskAgain(10);
 
-std::atomic<int32_t> g_thread_limit{0};  // 0 if there is no limit
+std::atomic<int32_t> g_thread_limit{0};  // 0 means no limit
 
 }  // namespace
 
@@ -418,7 +418,7 @@ int32_t parallel_for_on(int32_t threads, int64_t count, int64_t grain, LoopBody 
     return loop.failed() || base::forks() != process ? YARD_FAULT : YARD_OK;
   } catch (...) {
     if (detail::thread_is_unwinding()) throw;
-    return YARD_FAULT;  // the body threw, or there is no memory for the pool
+    return YARD_FAULT;  // the body threw, or memory for the pool ran out
   }
 }
 

@@ -48,7 +48,7 @@ void print_err(fmt::format_string<Args...> format, Args&&... args) {
   write_err(escaped(fmt::format(format, std::forward<Args>(args)...)));
 }
 
-// Indents all lines after the first, so that none looks like a message of its own.
+// Indents all lines after the first, so that none looks like another message.
 std::string message_lines(std::string_view text);
 
 // Reads a file or pipe. Fails if it has more than `most` bytes.

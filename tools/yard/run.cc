@@ -275,7 +275,7 @@ void add_run(CLI::App& app, Action& action) {
   c->add_option("CALLSPEC", q->call, "The call as text, in quotes");
   add_value(*c, "--from", q->from, "DUMP",
             "Run a call that a canary has dumped, instead of a CALLSPEC");
-  add_value(*c, "--kernel", q->kernel, "ID", "Of a dump: this kernel instead of its own");
+  add_value(*c, "--kernel", q->kernel, "ID", "Run a dump with this kernel instead of its own");
   add_value(*c, "--seed", q->seed, "N", "Of the inputs: the same seed, the same numbers (1)");
   add_config_option(*c, q->config);
   add_contents(*c, q->contents);

@@ -269,7 +269,7 @@ YARD_MODE_TAG int32_t guarded([[maybe_unused]] yard_call_t* call, const F& f) {
                            what != nullptr ? what : "an exception without a message");
   } catch (...) {
     if (abi::__cxa_current_exception_type() == nullptr) throw;
-    return Call(call).fail(YARD_FAULT, "an exception that is no std::exception");
+    return Call(call).fail(YARD_FAULT, "an exception that is not a std::exception");
   }
 #else
   return run();

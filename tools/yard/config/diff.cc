@@ -246,8 +246,7 @@ void add_config_simulate(CLI::App& config, Action& action) {
       config, action, "simulate", "How many recorded calls would change kernel", simulate);
   add_file(*c, "FILE", q->file, "The new rules")->required();
   add_file(*c, "--trace", q->trace, "The calls")->required();
-  add_file(*c, "--against", q->against,
-           "The old rules; otherwise those that the environment names");
+  add_file(*c, "--against", q->against, "The old rules; otherwise the environment names them");
   add_mode_option(*c);
 }
 

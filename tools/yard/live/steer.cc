@@ -178,7 +178,7 @@ void add_allow(CLI::App& app, Action& action) {
 void add_policy(CLI::App& app, Action& action) {
   const auto [c, q] = add_command<PolicyQuestion>(
       app, action, "policy", "Show or change the policy of a running process", change_policy);
-  c->add_option("FIELDS", q->fields, "FIELD=VALUE ..., to set; none: show the policy in force");
+  c->add_option("FIELDS", q->fields, "FIELD=VALUE ... to set; otherwise show the policy in force");
   c->add_flag("--reset", q->reset, "Unset what was set for the process, by it or by commands");
   add_remote_options(*c, *q);
 }
@@ -204,7 +204,7 @@ void add_undo(CLI::App& app, Action& action) {
   };
   const auto [c, q] = add_command<UndoQuestion>(app, action, "undo",
                                                 "Take back a change to a running process", run);
-  c->add_option("ID", q->change, "Its number in yard changes; none: the last one")
+  c->add_option("ID", q->change, "Its number in yard changes; otherwise the last one")
       ->check(between<int64_t>(1, INT64_MAX));
   add_remote_options(*c, *q);
 }
