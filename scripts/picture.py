@@ -115,7 +115,9 @@ def draw(panes):
                     body.append(f'<rect x="{x:.0f}" y="{y - HEIGHT + 4:.1f}" width="{width:.0f}" height="{HEIGHT}" '
                                 f'fill="{color}"/>')
                     color = BACKGROUND
-                if text.strip():
+                text = text.rstrip()  # textLength would stretch the letters over blanks at the end
+                if text:
+                    width = len(text) * WIDTH
                     weight = ' font-weight="bold"' if bold else ""
                     body.append(f'<text x="{x:.0f}" y="{y:.1f}" textLength="{width:.0f}" fill="{color}"{weight}>'
                                 f"{html.escape(text)}</text>")

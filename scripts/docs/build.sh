@@ -21,4 +21,8 @@ if ! command -v doxygen >/dev/null 2>&1; then
 fi
 NO_MKDOCS_2_WARNING=true "$tools/bin/mkdocs" build --quiet --strict
 { cat scripts/docs/Doxyfile; echo 'OUTPUT_DIRECTORY = build/docs'; } | doxygen -
+if grep -rnE --include='*.html' '<(script|img|link)[^>]* (src|href)="https?://' build/docs; then
+  echo 'docs: these pages need the network' >&2
+  exit 1
+fi
 echo "docs: build/docs/index.html"

@@ -10,7 +10,9 @@ import re
 
 from mkdocs.structure.files import File
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+SEARCH = "assets/iframe-worker.js"  # mkdocs.yml names it
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "CONTRIBUTING.md", "CHANGELOG.md": "CHANGELOG.md"}
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s:#]+)(#[^)\s]*)?\)")
 MARKER = re.compile(r"^\s*<!-- example: .+? -->\s*$", re.M)
@@ -28,6 +30,7 @@ def on_files(files, config):
     for source, page in PAGES.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
     files.append(File.generated(config, "reference/cpp.md", content=HEADERS))
+    files.append(File.generated(config, SEARCH, content=(HERE / "iframe-worker.js").read_text(encoding="utf-8")))
     return files
 
 
