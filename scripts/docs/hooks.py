@@ -28,7 +28,8 @@ def on_files(files, config):
         files.remove(overview)
         files.append(File.generated(config, "overview.md", abs_src_path=overview.abs_src_path))
     for source, page in PAGES.items():
-        files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
+        wide = "---\nhide: [toc]\n---\n" if page == "index.md" else ""
+        files.append(File.generated(config, page, content=wide + (ROOT / source).read_text(encoding="utf-8")))
     files.append(File.generated(config, "reference/cpp.md", content=HEADERS))
     files.append(File.generated(config, SEARCH, content=(HERE / "iframe-worker.js").read_text(encoding="utf-8")))
     return files
