@@ -227,7 +227,7 @@ class InChromium(Yard):
     def test_filter_and_choice_of_the_op(self):
         b = self.browser
         b.click("#events-filter")
-        b.do("Input.insertText", text="TAKEN back")
+        b.do("Input.insertText", text="ABORTED rollout")
         self.assertEqual(self.cells("events", 2), ["rollout aborted"])
         self.assertEqual(b.js("document.querySelector('[data-for=events] [role=status]').textContent"), "1 of 5 rows")
         self.assertEqual(len(self.cells("matrix", 0)), 2)
