@@ -22,7 +22,7 @@ inline const yard::Function<void(const Attention&, float*, Mode)> attention{
 inline const yard::Function<void(const Attention&, const float*, float*)> attention_grad{
     "kda", "attention_grad", attention_grad_by_the_book, {.repeatable = true}};
 
-// A shorter way to call it. Returns the largest scale.
+// A shorter way to declare one. Returns the largest scale.
 YARD_DISPATCHED(rms_norm, "norm")(const Norm& n, float eps) {
   return rms_norm_by_the_book(n, eps);
 };

@@ -12,7 +12,7 @@ from mkdocs.structure.files import File
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-SEARCH = "assets/iframe-worker.js"  # mkdocs.yml names it
+ASSETS = ["iframe-worker.js", "site.css"]  # mkdocs.yml names them
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "CONTRIBUTING.md", "CHANGELOG.md": "CHANGELOG.md"}
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s:#]+)(#[^)\s]*)?\)")
 MARKER = re.compile(r"^\s*<!-- example: .+? -->\s*$", re.M)
@@ -31,7 +31,8 @@ def on_files(files, config):
         wide = "---\nhide: [toc]\n---\n" if page == "index.md" else ""
         files.append(File.generated(config, page, content=wide + (ROOT / source).read_text(encoding="utf-8")))
     files.append(File.generated(config, "reference/cpp.md", content=HEADERS))
-    files.append(File.generated(config, SEARCH, content=(HERE / "iframe-worker.js").read_text(encoding="utf-8")))
+    for name in ASSETS:
+        files.append(File.generated(config, f"assets/{name}", content=(HERE / name).read_text(encoding="utf-8")))
     return files
 
 
