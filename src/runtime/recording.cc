@@ -55,7 +55,7 @@ std::string own_file(std::string path) {
 
 Result<std::shared_ptr<Recording>> Recording::open(const std::string& path) {
   if (path.empty())
-    return Status(Code::kInvalidArgument, "the name of the file is empty; expected a path to record to");
+    return Status(Code::kInvalidArgument, "the path is empty; expected a path to record to");
   Open& all = base::process_wide<Open>();
   const auto find_or_add = [&](const std::shared_ptr<Recording>& made) {
     const std::lock_guard lock(all.lock);
