@@ -255,7 +255,7 @@ TEST(Changes, AKernelMustFitItsBackendAndItsOp) {
   };
   EXPECT_THAT(with_limit({YARD_LIMIT_MIN, 0, "hiden", 8, 0, 0}),
               AllOf(HasSubstr("hiden"), HasSubstr("did you mean 'hidden'?")));
-  EXPECT_THAT(with_limit({YARD_LIMIT_COMPACT, 0, "y", 0, 0, 0}), HasSubstr("no field"));
+  EXPECT_THAT(with_limit({YARD_LIMIT_COMPACT, 0, "y", 0, 0, 0}), HasSubstr("not a field"));
   EXPECT_THAT(with_limit({YARD_LIMIT_DTYPE, 0, "groups", 2, 0, 0}), HasSubstr("a tensor"));
   EXPECT_THAT(with_limit({YARD_LIMIT_RANK, 0, "mode", 1, 2, 0}), HasSubstr("a tensor"));
   EXPECT_THAT(with_limit({YARD_LIMIT_ABSENT, 0, "x", 0, 0, 0}), HasSubstr("optional"));
