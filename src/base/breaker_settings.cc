@@ -3,20 +3,20 @@
 #include <fmt/format.h>
 #include <yard/health.h>
 
+#include "base/results.h"
+#include "base/text.h"
+
 namespace yard {
 namespace {
 
 Status check(const char* what, double value, double least, double most, const char* unit = "") {
   if (value >= least && value <= most) return {};
-  return Status(Code::kInvalidArgument, fmt::format("{} is {}{}; expected from {}{} to {}{}", what,
-                                                    value, unit, least, unit, most, unit));
+  return base::invalid("{} is {}{}; expected from {}{} to {}{}", what, value, unit, least, unit,
+                       most, unit);
 }
 
-double seconds(std::chrono::nanoseconds time) {
-  return std::chrono::duration<double>(time).count();
-}
 Status check(const char* what, std::chrono::nanoseconds value) {
-  return check(what, seconds(value), 0.001, 86400, "s");
+  return check(what, std::chrono::duration<double>(value).count(), 0.001, 86400, "s");
 }
 
 }  // namespace
@@ -31,9 +31,8 @@ Status validate(const BreakerSettings& s) {
   YARD_RETURN_IF_ERROR(check("cooldown_growth", s.cooldown_growth, 1, 100));
   YARD_RETURN_IF_ERROR(check("cooldown_cap", s.cooldown_cap));
   if (s.cooldown_cap < s.cooldown)
-    return Status(Code::kInvalidArgument,
-                  fmt::format("cooldown_cap is {}s; expected no less than cooldown, {}s",
-                              seconds(s.cooldown_cap), seconds(s.cooldown)));
+    return base::invalid("cooldown_cap is {}; expected no less than cooldown, {}",
+                         base::seconds_text(s.cooldown_cap), base::seconds_text(s.cooldown));
   YARD_RETURN_IF_ERROR(check("success_threshold", s.success_threshold, 1, kMostCalls));
   return check("half_open_max_calls", s.half_open_max_calls, 1, kMostCalls);
 }

@@ -11,7 +11,6 @@
 #include <cstring>
 #include <deque>
 #include <filesystem>
-#include <map>
 #include <utility>
 
 #include "base/file.h"
@@ -33,8 +32,7 @@ thread_local constinit const Actor* t_actor = nullptr;  // the outermost Actor
 // Appends to a file of this user, which other processes may share.
 Status append(const std::string& path, std::string_view text) {
   const auto wrong = [&](const char* why) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("{}: events cannot be written: {}", path, why));
+    return invalid("{}: events cannot be written: {}", path, why);
   };
   for (;;) {
     constexpr int kFlags = O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
@@ -63,8 +61,7 @@ struct EventLog {
   Mutex writing{Rank::kOutput}, lock{Rank::kOutputShard};
   std::deque<Event> all;
   uint64_t last = 0;
-  std::string path;
-  std::map<std::string, std::string> waiting;  // lines that are not written yet, by path
+  std::string path, waiting;  // the file, and lines that are not written to it yet
   TaskThread thread{"yard-events", {.at_end = [this] { flush(); }}};
   const InChild in_child{[this] { waiting.clear(); }};  // the parent writes them
 
@@ -86,13 +83,13 @@ struct EventLog {
       Status failed;
       {
         const std::lock_guard one_writer(writing);
-        std::map<std::string, std::string> texts;
+        std::string text, to;
         {
           const std::lock_guard hold(lock);
-          texts.swap(waiting);
+          to = path;
+          text.swap(waiting);
         }
-        for (const auto& [to, text] : texts)
-          if (Status s = append(to, text); !s.ok()) failed = std::move(s);
+        if (!to.empty() && !text.empty()) failed = append(to, text);
       }
       if (!failed.ok()) log(LogLevel::kError, "telemetry", failed.message());
     }).ignore();
@@ -111,10 +108,8 @@ uint64_t add(Event e) {
   const std::string line = log.path.empty() ? "" : to_json(e) + '\n';
   log.all.push_back(std::move(e));
   log.last = id;
-  if (line.empty()) return id;
-  std::string& waiting = log.waiting[log.path];
-  if (waiting.size() > kMostWaiting) return id;  // the disk hangs
-  waiting += line;
+  if (line.empty() || log.waiting.size() > kMostWaiting) return id;  // no file, or the disk hangs
+  log.waiting += line;
   lock.unlock();
   log.thread.post([&log] { log.flush(); }).ignore();
   return id;
@@ -155,6 +150,7 @@ Status write_events_to(const std::string& path) {
   const std::string absolute = path.empty() ? path : std::filesystem::absolute(path, none).string();
   if (!path.empty()) YARD_RETURN_IF_ERROR(append(absolute, ""));
   EventLog& log = process_wide<EventLog>();
+  log.flush();  // to the file before
   const std::lock_guard lock(log.lock);
   log.path = absolute;
   return {};

@@ -23,6 +23,7 @@
 #include <new>
 
 #include "base/mutex.h"
+#include "base/results.h"
 
 namespace yard::base {
 namespace {
@@ -148,7 +149,7 @@ Status write(const std::string& path, const std::string_view* content, mode_t mo
   else if (problem.empty() && ::access(target.path().c_str(), W_OK) != 0)
     problem = std::strerror(errno);  // opening a pipe would disturb its reader
   if (problem.empty()) return {};
-  return Status(Code::kNotFound, fmt::format("{}: cannot be written: {}", path, problem));
+  return failure(Code::kNotFound, "{}: cannot be written: {}", path, problem);
 }
 
 constinit Mutex g_low_lock{Rank::kLog};  // held while closed descriptors below 3 are taken
@@ -235,8 +236,8 @@ Status can_write_own_file(const std::string& path, const OwnFile& kind) {
 
 Result<std::string> read_small_file(const std::string& path, size_t most) {
   const auto wrong = [&](const char* what) {
-    return Status(errno == ENOENT ? Code::kNotFound : Code::kInvalidArgument,
-                  fmt::format("{}: cannot be read: {}", path, what));
+    return failure(errno == ENOENT ? Code::kNotFound : Code::kInvalidArgument,
+                   "{}: cannot be read: {}", path, what);
   };
   errno = 0;
   const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
@@ -251,7 +252,7 @@ Result<std::string> read_small_file(const std::string& path, size_t most) {
   return text;
 }
 
-Result<std::string> sha256(std::string_view bytes) {
+std::string sha256(std::string_view bytes) {
   SHA256_CTX context;
   SHA256_Init(&context);
   SHA256_Update(&context, bytes.data(), bytes.size());
@@ -264,13 +265,11 @@ Result<std::string> sha256(const File& file, uint64_t most) {
   std::string piece(size_t{1} << 18, '\0');
   for (off_t at = 0;;) {
     const ssize_t n = file.read_at(piece.data(), piece.size(), at);
-    if (n < 0)
-      return Status(Code::kNotFound, fmt::format("cannot be read: {}", std::strerror(errno)));
+    if (n < 0) return failure(Code::kNotFound, "cannot be read: {}", std::strerror(errno));
     if (n == 0) return finish(context);
     at += n;
     if (static_cast<uint64_t>(at) > most)
-      return Status(Code::kInvalidArgument,
-                    fmt::format("has more than the expected {} bytes", most));
+      return invalid("has more than the expected {} bytes", most);
     SHA256_Update(&context, piece.data(), static_cast<size_t>(n));
   }
 }

@@ -76,7 +76,7 @@ Result<std::string> read_small_file(const std::string& path, size_t most);
 std::vector<std::string> names_in(const std::string& folder, int* error = nullptr);
 
 // Returns 64 lower-case hexadecimal digits.
-Result<std::string> sha256(std::string_view bytes);
+std::string sha256(std::string_view bytes);
 // Does not move the position of the file. Fails if the file has more than `most` bytes.
 Result<std::string> sha256(const File& file, uint64_t most = UINT64_MAX);
 bool is_sha256(std::string_view text) noexcept;

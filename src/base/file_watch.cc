@@ -24,7 +24,7 @@ std::vector<FileState> file_states(const std::vector<std::string>& files) {
   return states;
 }
 
-Status FileWatch::watch(std::vector<std::string> files, WatchHow how, bool starts) {
+Status FileWatch::watch(std::vector<std::string> files, WatchSettings how, bool starts) {
   using std::chrono::nanoseconds;
   constexpr std::chrono::hours kLongest(24);
   how.debounce = std::clamp<nanoseconds>(how.debounce, kLeastDebounce, kLongest);
@@ -34,7 +34,9 @@ Status FileWatch::watch(std::vector<std::string> files, WatchHow how, bool start
     if (const auto path = std::filesystem::absolute(f, none); !none) f = path.string();
   }
   std::unique_lock lock(lock_);
-  if ((files == files_ && how == how_) || (files_.empty() && !starts)) return {};
+  const bool same =
+      files == files_ && how.debounce == how_.debounce && how.poll_interval == how_.poll_interval;
+  if (same || (files_.empty() && !starts)) return {};
   files_ = std::move(files), how_ = how, fresh_ = true;
   const uint64_t round = ++round_;
   lock.unlock();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Polls files on a background thread. Reports a file that is replaced, written in place, removed or
-// created, or reached through another link. The last write is always reported.
+// created, or reached through another link, after the debounce time without another change, but at
+// the latest after ten times this time. The last write is always reported.
 #pragma once
 
-#include <yard/status.h>
+#include <yard/config.h>
 
 #include <array>
 #include <chrono>
@@ -21,13 +22,6 @@ namespace yard::base {
 using FileState = std::array<int64_t, 6>;
 std::vector<FileState> file_states(const std::vector<std::string>& files);
 
-struct WatchHow {
-  // A change is reported after this time without another change, but at the latest after ten times
-  // this time.
-  std::chrono::nanoseconds debounce = std::chrono::milliseconds(100);
-  std::chrono::nanoseconds poll_interval = std::chrono::milliseconds(200);
-  bool operator==(const WatchHow&) const = default;
-};
 // Shorter times are raised to these, which exceed the resolution of file times.
 inline constexpr std::chrono::milliseconds kLeastDebounce{20}, kLeastInterval{10};
 
@@ -40,11 +34,11 @@ class FileWatch {
   explicit FileWatch(std::function<bool()> changed) : changed_(std::move(changed)) {}
   ~FileWatch() { stop(); }
 
-  Status start(std::vector<std::string> files, const WatchHow& how) {
+  Status start(std::vector<std::string> files, const WatchSettings& how) {
     return watch(std::move(files), how, true);
   }
   // Watches other files. Does nothing if no files are watched.
-  void set(std::vector<std::string> files, const WatchHow& how) {
+  void set(std::vector<std::string> files, const WatchSettings& how) {
     watch(std::move(files), how, false).ignore();
   }
   // Waits until `changed` has returned, except on the thread that runs it.
@@ -52,7 +46,7 @@ class FileWatch {
 
  private:
   using Clock = std::chrono::steady_clock;
-  Status watch(std::vector<std::string> files, WatchHow how, bool starts);
+  Status watch(std::vector<std::string> files, WatchSettings how, bool starts);
   // Reports a change that is due. The task that calls this repeats itself while `round` is current.
   // If `round` is 0, sets it to the current one.
   void look(uint64_t& round);
@@ -61,7 +55,7 @@ class FileWatch {
   Mutex lock_{Rank::kTasks};
   Condition idle_;
   std::vector<std::string> files_;  // empty when stopped
-  WatchHow how_;
+  WatchSettings how_;
   uint64_t round_ = 0;              // counts starts and stops; tasks of earlier rounds do nothing
   std::thread::id looking_;         // the thread of a running task
   bool fresh_ = false;              // report even without a change

@@ -34,7 +34,7 @@ class AFileWatch : public ::testing::Test {
           ++reports_;
           return true;
         }) {}
-  WatchHow how() const { return {20ms, 10ms}; }
+  WatchSettings how() const { return {20ms, 10ms}; }
   void start() { ASSERT_TRUE(watcher_.start({file_}, how()).ok()); }
   std::string last() {
     const std::lock_guard lock(lock_);

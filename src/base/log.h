@@ -67,6 +67,14 @@ inline constexpr size_t kMostMessages = 4096;
 // Reads a text for apply_log_levels(). If this adds to `problems`, the result is unspecified.
 LogLevels parse_log_levels(std::string_view text, std::vector<std::string>& problems);
 
+// Writes as many lines to standard error as it takes without waiting, because a pipe that nobody
+// reads must not stop the program. Splits lines of more than PIPE_BUF bytes. Returns the number of
+// bytes written, or lines.size() if standard error is closed or broken.
+size_t write_some_lines(std::string_view lines);
+// Drops and counts lines that would have to wait, and writes their number before later lines.
+void write_or_drop_lines(std::string_view lines);
+void count_dropped_lines(std::string_view lines) noexcept;
+
 // Returns 2026-03-01T12:00:00.123Z. Unlike gmtime_r, takes no lock that a fork may leave locked.
 std::string utc_text(std::chrono::system_clock::time_point at);
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Macros and functions that return the error of a Result, or turn lack of memory into an error.
+// Macros and functions that make errors, return the error of a Result, or turn lack of memory into
+// an error.
 #pragma once
 
+#include <fmt/format.h>
 #include <yard/status.h>
 
 #include <new>
@@ -17,6 +19,15 @@
   to = *std::move(yard_result_##line)
 
 namespace yard::base {
+
+template <class... Args>
+Status failure(Code code, fmt::format_string<Args...> text, Args&&... args) {
+  return Status(code, fmt::format(text, std::forward<Args>(args)...));
+}
+template <class... Args>
+Status invalid(fmt::format_string<Args...> text, Args&&... args) {
+  return failure(Code::kInvalidArgument, text, std::forward<Args>(args)...);
+}
 
 // Returns the Status or Result of f(), or Status::out_of_memory() if f() throws std::bad_alloc. For
 // functions at the boundary of the library.

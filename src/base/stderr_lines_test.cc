@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests a standard error that takes nothing: a pipe, a socket and a terminal that nobody reads.
-#include "base/stderr_lines.h"
-
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

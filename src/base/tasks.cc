@@ -7,9 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <list>
 #include <map>
-#include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -40,8 +38,7 @@ Status start_thread(const char* name, std::function<void()> run) {
   } catch (const std::bad_alloc&) {
     status = Status::out_of_memory();
   } catch (const std::exception& e) {
-    status =
-        Status(Code::kUnsupported, fmt::format("cannot start a thread: {}", exception_text(e)));
+    status = failure(Code::kUnsupported, "cannot start a thread: {}", exception_text(e));
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return status;
@@ -231,70 +228,46 @@ namespace {
 
 thread_local EndTogether* t_together = nullptr;  // the outermost EndTogether
 
-// The threads that run the functions given to end_on_own_thread(). They end when none is waiting.
+// The threads of the functions given to end_on_own_thread().
 struct Enders {
-  struct Item {
-    std::function<void()> end;
-    std::shared_ptr<size_t> left;  // of EndTogether; guarded by lock
-  };
   Mutex lock{Rank::kTasks};
   Condition changed;
-  std::list<Item> waiting;
   size_t threads = 0;
   // The child leaves the objects alone that the parent was about to end.
-  InChild in_child{[this] { leave_waiting(), threads = 0; }};
+  InChild in_child{[this] { threads = 0; }};
 
   Enders() { std::atexit(at_exit); }
   static void at_exit() {
     Enders& all = process_wide<Enders>();
     std::unique_lock l(all.lock);
     all.changed.wait_for(l, kLongestExit, [&] { return all.threads == 0; });
-    all.leave_waiting();
-  }
-  void leave_waiting() noexcept { std::construct_at(&waiting); }  // needs no memory
-
-  // The caller holds the lock. Fails if no thread will run the waiting functions.
-  Status start_thread_if_needed() {
-    if (waiting.empty() || threads == kMostHangingEnds) return {};
-    Status started = start_thread("yard-reclaim", [this] { run(); });
-    threads += started.ok() ? 1 : 0;
-    return threads > 0 ? Status() : started;
   }
 
-  void run() {
-    std::unique_lock l(lock);
-    while (!waiting.empty()) {
-      Item item = std::move(waiting.front());
-      waiting.pop_front();
-      l.unlock();
-      run_one(std::move(item));
-      l.lock();
-    }
-    --threads;
-    changed.notify_all();
+  // The caller holds the lock.
+  Status start(const std::function<void()>& end, const std::shared_ptr<size_t>& left) {
+    Status started = start_thread("yard-reclaim", [this, end, left] { run(end, *left); });
+    if (started.ok()) ++threads, ++*left;
+    return started;
   }
 
-  void run_one(const Item item) {
+  void run(const std::function<void()>& end, size_t& left) {
     // Use a destructor here, because the function may end the thread.
     struct Running {
       Enders& all;
       size_t& left;
-      bool returned = false;
       ~Running() {
         const std::lock_guard l(all.lock);
-        --left;
-        if (!returned) --all.threads, all.start_thread_if_needed().ignore();
+        --left, --all.threads;
         all.changed.notify_all();
       }
-    } now{*this, *item.left};
+    } now{*this, left};
     try {
-      item.end();
+      end();
     } catch (...) {
       or_out_of_memory([] {
         log(LogLevel::kError, "base", "while something was ended: " + current_exception_text());
       }).ignore();
     }
-    now.returned = true;
   }
 };
 
@@ -320,13 +293,7 @@ void end_on_own_thread(std::function<void()> end) noexcept {
     if (left == nullptr) return Status::out_of_memory();
     Enders& all = process_wide<Enders>();
     const std::lock_guard l(all.lock);
-    all.waiting.push_back({end, left});
-    Status started = all.start_thread_if_needed();
-    if (started.ok())
-      ++*left;
-    else
-      all.waiting.pop_back();
-    return started;
+    return all.start(end, left);
   });
   if (!posted.ok()) end();
 }

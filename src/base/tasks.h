@@ -54,10 +54,8 @@ void at_next_call(void (*then)()) noexcept;
 void run_due_at_call() noexcept;
 
 // Calls `end`, which may hang or end its thread, on another thread, or on this one if no thread can
-// be started. Waits up to a second for `end`, but not inside a call. While kMostHangingEnds
-// functions hang, later ones wait.
+// be started. Waits up to a second for `end`, but not inside a call.
 void end_on_own_thread(std::function<void()> end) noexcept;
-inline constexpr size_t kMostHangingEnds = 16;
 
 // While this exists, end_on_own_thread() does not wait on this thread. The destructor waits for all
 // functions together, up to a second, but not inside a call.

@@ -83,7 +83,7 @@ class FilesReader {
                               std::string(text.status().message()), expected(text.status(), "")});
     }
     to_.config.sources.files = names_;
-    if (auto digest = base::sha256(texts_); digest.ok()) to_.sha256 = *std::move(digest);
+    to_.sha256 = base::sha256(texts_);
     add_problems(to_, {});
     return std::move(to_);
   }

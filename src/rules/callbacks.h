@@ -2,6 +2,8 @@
 // Functions of the program that threads of the runtime call. They may be removed at any time.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -11,7 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "base/mutex.h"
+#include "base/text.h"
 
 namespace yard::rules {
 
@@ -44,6 +48,19 @@ class Callbacks {
   bool empty() {
     const std::lock_guard hold(lock_);
     return all_.empty();
+  }
+
+  // Logs exceptions of callbacks.
+  void call_all(base::Logger logger, const char* subject, const auto& event) {
+    for_each([&](const F& call) {
+      try {
+        call(event);
+      } catch (...) {
+        base::log(
+            LogLevel::kError, logger,
+            fmt::format("a listener for {} threw: {}", subject, base::current_exception_text()));
+      }
+    });
   }
 
   // A callback runs on one thread at a time. It may call this function again.

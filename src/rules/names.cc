@@ -2,7 +2,6 @@
 // Compares the names in rules and in the environment with what is registered.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <set>
 
 #include "base/events.h"
@@ -73,9 +72,8 @@ void Rules::check_later_ops() {
     bool concerned = false;
     for (const auto& [name, op_record] : now->state->op_records) {
       const std::shared_ptr<const op::Program>& program = op_record->op->program;
-      if (rules->knows(program)) continue;
-      const auto before = std::exchange(later_ops_[name], program);
-      concerned |= before != program && rules->concerns(name);
+      if (!rules->knows(program) && later_ops_.insert(program).second)
+        concerned |= rules->concerns(name);
     }
     if (!concerned) return;
   }

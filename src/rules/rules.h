@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -146,7 +147,7 @@ class Rules {
   // Loading another file may end the watch.
   bool watch_ended(const Submission& o) const { return o.watch && *o.watch != watch_number_; }
   Status follow_watch();
-  base::WatchHow watch_settings(const WatchSettings& settings) const;
+  WatchSettings watch_settings(const WatchSettings& settings) const;
   void apply_settings(const ConfigSettings& settings);
   void write_events(const std::string& path);  // unless the environment names a file
 
@@ -172,8 +173,8 @@ class Rules {
   std::shared_ptr<const policy::FileRules> applied_;  // the rules whose settings were applied last
   bool applying_ = false;                             // a thread is applying settings
   std::string recorded_, events_;  // the files that the applying thread wanted last
-  std::shared_ptr<const policy::FileRules> checked_;  // the next two are about these rules
-  std::map<std::string, std::shared_ptr<const op::Program>> later_ops_;  // ops that were checked
+  std::shared_ptr<const policy::FileRules> checked_;        // the next two are about these rules
+  std::set<std::shared_ptr<const op::Program>> later_ops_;  // ops that were checked
   Problems later_problems_;
   base::TaskThread listeners_thread_;  // listeners may block
   base::TaskThread rollout_thread_;    // calls no listener

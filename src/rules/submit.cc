@@ -91,7 +91,7 @@ Status Rules::roll_back(uint64_t number, Problems* problems) {
     std::string known = "there is none";
     if (!all.empty())
       known = fmt::format("{} to {} are remembered", all.front()->number, all.back()->number);
-    return Status(Code::kNotFound, fmt::format("no version {} of the rules; {}", number, known));
+    return base::failure(Code::kNotFound, "no version {} of the rules; {}", number, known);
   }
   Submission o;
   if ((*it)->config != nullptr) o.reading.config = *(*it)->config;
@@ -271,16 +271,8 @@ void Rules::tell(ConfigEvent event, const dispatch::PublishedRules& made, bool b
       const auto next = untold_.extract(untold_.begin());
       told_ = std::max(told_, next.key());
       if (!heard) continue;
-      posted = listeners_thread_.post([this, e = next.mapped()] {
-        listeners.for_each([&](const ConfigListener& call) {
-          try {
-            call(e);
-          } catch (...) {
-            base::log(LogLevel::kError, "policy",
-                      "a listener for rules threw: " + base::current_exception_text());
-          }
-        });
-      });
+      posted = listeners_thread_.post(
+          [this, e = next.mapped()] { listeners.call_all("policy", "rules", e); });
     }
   }
   if (!posted.ok()) base::log(LogLevel::kError, "policy", posted.to_string());
@@ -366,10 +358,8 @@ std::vector<ConfigVersion> Rules::history() const {
   for (const auto& v : versions()) {
     const Config &now = v->config != nullptr ? *v->config : none,
                  &before = v->before != nullptr ? *v->before : none;
-    std::string sha256 = v->sha256;
-    if (sha256.empty())
-      if (auto digest = base::sha256(to_yaml(now)); digest.ok()) sha256 = *digest;
-    to.push_back({v->number, std::move(sha256), v->time, v->source, diff(before, now), false});
+    const std::string sha256 = v->sha256.empty() ? base::sha256(to_yaml(now)) : v->sha256;
+    to.push_back({v->number, sha256, v->time, v->source, diff(before, now), false});
   }
   if (!to.empty()) to.back().in_force = true;
   return to;

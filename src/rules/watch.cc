@@ -7,6 +7,7 @@
 
 #include "base/events.h"
 #include "base/log.h"
+#include "base/results.h"
 #include "policy/config_files.h"
 #include "rules/rules.h"
 
@@ -31,9 +32,8 @@ void use_file(const char* setting, const std::string& path, std::string& now,
 
 Status check_least(const char* what, std::chrono::nanoseconds is, std::chrono::milliseconds least) {
   if (is >= least) return {};
-  return Status(Code::kInvalidArgument,
-                fmt::format("WatchSettings::{}: expected at least {} ms, got {} ms", what,
-                            least.count(), std::chrono::duration<double, std::milli>(is).count()));
+  return base::invalid("WatchSettings::{}: expected at least {} ms, got {} ms", what, least.count(),
+                       std::chrono::duration<double, std::milli>(is).count());
 }
 
 }  // namespace
@@ -101,9 +101,9 @@ void Rules::watch_as_asked(Origin from, const std::string& source, const std::st
     set_watched({.path = absolute(source), .by_mode = true, .good = sha256});
 }
 
-base::WatchHow Rules::watch_settings(const WatchSettings& settings) const {
+WatchSettings Rules::watch_settings(const WatchSettings& settings) const {
   const auto file = core_.snapshot()->policy->file;
-  if (file == nullptr) return {settings.debounce, settings.poll_interval};
+  if (file == nullptr) return settings;
   const ConfigSettings::Reload& said = file->config.settings.reload;
   return {said.debounce.value_or(settings.debounce),
           said.poll_interval.value_or(settings.poll_interval)};

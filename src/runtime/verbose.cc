@@ -11,9 +11,9 @@
 #include <thread>
 #include <utility>
 
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/results.h"
-#include "base/stderr_lines.h"
 #include "base/tasks.h"
 #include "dispatch/core.h"
 #include "dispatch/policy_changes.h"
@@ -163,8 +163,7 @@ namespace yard {
 
 Status Recording::set_verbose(int level) {
   if (level < 0 || level > 2)
-    return Status(Code::kInvalidArgument,
-                  fmt::format("invalid verbose level: expected 0, 1 or 2, got {}", level));
+    return base::invalid("invalid verbose level: expected 0, 1 or 2, got {}", level);
   return base::or_out_of_memory([&]() -> Status {
     const auto now = dispatch::find_observer<runtime::Verbose>(runtime_->core());
     if ((now != nullptr ? now->level : 0) == level) return {};
