@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <memory>
 
 #include "base/lists.h"
 #include "base/log.h"
@@ -169,8 +168,8 @@ Result<Changed> change_denial(const Subject& s, const Value& args) {
   const std::string of_op = op.empty() ? "" : fmt::format(" of op '{}'", op);
   const auto known = kernel_ids(s, op);
   if (kDeny && std::ranges::none_of(known, [&](const auto& k) { return glob_matches(kernel, k); }))
-    return Status(Code::kNotFound, fmt::format("no kernel{} matches '{}'{}", of_op, kernel,
-                                               base::did_you_mean(kernel, known)));
+    return base::failure(Code::kNotFound, "no kernel{} matches '{}'{}", of_op, kernel,
+                         base::did_you_mean(kernel, known));
   Denial d{fmt::format("'{}'{}{}{}", kernel, of_op, when.empty() ? "" : " when ", when), {}};
   d.rule.name = "live deny of " + kernel;
   d.rule.operation = op.empty() ? "*" : op;
@@ -213,8 +212,8 @@ Result<Changed> breaker(const Subject& s, const Value& args) {
   else
     for (const KernelInfo& k : s.runtime.list().find_kernels(kernel)) ops.push_back(k.op);
   if (ops.empty())
-    return Status(Code::kNotFound, fmt::format("no op has a kernel '{}'{}", kernel,
-                                               base::did_you_mean(kernel, kernel_ids(s, ""))));
+    return base::failure(Code::kNotFound, "no op has a kernel '{}'{}", kernel,
+                         base::did_you_mean(kernel, kernel_ids(s, "")));
   std::vector<std::string> open;  // ops with an open breaker for the kernel
   Health health = s.runtime.health();
   for (const KernelHealth& h : health.report().kernels)
@@ -251,7 +250,7 @@ Result<Changed> log_level(const Subject&, const Value& args) {
 
 Result<Changed> record(const Subject& s, const Value& args) {
   if (const std::string now = s.runtime.recording().stats().path; !now.empty())
-    return Status(Code::kConflict, fmt::format("calls are recorded to {}: stop that first", now));
+    return base::failure(Code::kConflict, "calls are recorded to {}: stop that first", now);
   YARD_RETURN_IF_ERROR(s.runtime.recording().to(text(args, "path")));
   return Changed{[](const Subject& to) { return to.runtime.recording().stop(); },
                  object("path", s.runtime.recording().stats().path)};

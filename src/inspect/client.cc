@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <utility>
 
 #include "base/results.h"
@@ -34,16 +33,13 @@ Result<base::File> open(const std::string& path, uid_t user, int64_t pid, Time u
     error = inspect::connect_to(socket, path);
   }
   if (error != 0)
-    return Status(
-        error == EAGAIN ? Code::kDeadline : Code::kNotFound,
-        fmt::format("process {} does not answer on {}: {}", pid, path, std::strerror(error)));
+    return base::failure(error == EAGAIN ? Code::kDeadline : Code::kNotFound,
+                         "process {} does not answer on {}: {}", pid, path, std::strerror(error));
   const auto peer = inspect::peer_of(socket);
   if (peer && peer->user == user && peer->process == pid) return socket;
-  return Status(
-      Code::kInvalidArgument,
-      fmt::format("invalid socket {}: expected process {} of user {}, got process {} of user {}",
-                  path, pid, user, peer ? peer->process : 0,
-                  peer ? static_cast<int64_t>(peer->user) : -1));
+  return base::invalid(
+      "invalid socket {}: expected process {} of user {}, got process {} of user {}", path, pid,
+      user, peer ? peer->process : 0, peer ? static_cast<int64_t>(peer->user) : -1);
 }
 
 // Root may name a process of any user.
@@ -70,7 +66,7 @@ Status send_line(const base::File& socket, std::string line, int64_t pid, Time u
   line += '\n';
   for (size_t sent = 0; sent < line.size();) {
     if (!inspect::wait_for(socket, POLLOUT, until))
-      return Status(Code::kDeadline, fmt::format("process {} does not read the request", pid));
+      return base::failure(Code::kDeadline, "process {} does not read the request", pid);
     const ssize_t n =
         ::send(socket.fd(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n >= 0)
@@ -78,7 +74,7 @@ Status send_line(const base::File& socket, std::string line, int64_t pid, Time u
     else if (errno == EPIPE || errno == ECONNRESET)
       return {};  // the process may have answered before closing the connection
     else if (errno != EAGAIN && errno != EINTR)
-      return Status(Code::kNotFound, fmt::format(kClosed, pid));
+      return base::failure(Code::kNotFound, kClosed, pid);
   }
   return {};
 }
@@ -88,17 +84,16 @@ Result<std::string> read_line(const base::File& socket, int64_t pid, Time until)
   char buffer[size_t{16} << 10];
   while (line.size() <= kInspectMostAnswer) {
     if (!inspect::wait_for(socket, POLLIN, until))
-      return Status(Code::kDeadline, fmt::format("process {} has not answered in time", pid));
+      return base::failure(Code::kDeadline, "process {} has not answered in time", pid);
     const ssize_t n = ::recv(socket.fd(), buffer, sizeof buffer, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    if (n <= 0) return Status(Code::kNotFound, fmt::format(kClosed, pid));
+    if (n <= 0) return base::failure(Code::kNotFound, kClosed, pid);
     const std::string_view read(buffer, static_cast<size_t>(n));
     line += read.substr(0, read.find('\n'));
     if (read.find('\n') != read.npos) return line;
   }
-  return Status(Code::kInvalidArgument,
-                fmt::format("invalid answer of process {}: expected at most {} bytes, got more",
-                            pid, kInspectMostAnswer));
+  return base::invalid("invalid answer of process {}: expected at most {} bytes, got more", pid,
+                       kInspectMostAnswer);
 }
 
 }  // namespace
@@ -141,8 +136,7 @@ std::vector<InspectClient::Target> inspect_targets(std::chrono::nanoseconds time
 
 Result<InspectClient> InspectClient::connect(int64_t pid, std::chrono::nanoseconds timeout) {
   if (pid <= 0 || pid > INT32_MAX)
-    return Status(Code::kInvalidArgument,
-                  fmt::format("invalid process: expected a number above 0, got {}", pid));
+    return base::invalid("invalid process: expected a number above 0, got {}", pid);
   YARD_RETURN_IF_ERROR(open_process(pid, Clock::now() + timeout).status());
   return InspectClient(pid, timeout);
 }
@@ -150,10 +144,8 @@ Result<InspectClient> InspectClient::connect(int64_t pid, std::chrono::nanosecon
 // Each request opens a connection, because the server closes idle ones after a minute.
 Result<std::string> InspectClient::request(std::string_view json) {
   if (json.size() > kInspectMostRequest || json.find('\n') != json.npos)
-    return Status(
-        Code::kInvalidArgument,
-        fmt::format("invalid request: expected one line of at most {} bytes, got {} bytes",
-                    kInspectMostRequest, json.size()));
+    return base::invalid("invalid request: expected one line of at most {} bytes, got {} bytes",
+                         kInspectMostRequest, json.size());
   const Time until = Clock::now() + timeout_;
   YARD_ASSIGN_OR_RETURN(const base::File socket, open_process(pid_, until));
   YARD_RETURN_IF_ERROR(send_line(socket, std::string(json), pid_, until));

@@ -198,7 +198,7 @@ Result<Made> find_change(uint64_t id) {
     if (can_be && what.starts_with("rule")) later.try_emplace("config", m->event.id);
   }
   if (id == 0) return Status(Code::kConflict, "there is no change to undo");
-  return Status(Code::kNotFound, fmt::format("there is no change {}; `changes` lists them", id));
+  return base::failure(Code::kNotFound, "there is no change {}; `changes` lists them", id);
 }
 
 Result<Json> undo(const Subject&, const Value& args) {
@@ -206,7 +206,7 @@ Result<Json> undo(const Subject&, const Value& args) {
   const auto runtimes = subjects();
   const auto runtime = std::ranges::find(runtimes, m.event.runtime, &Subject::id);
   if (runtime == runtimes.end())
-    return Status(Code::kNotFound, fmt::format("the runtime of {} does not answer", m.text()));
+    return base::failure(Code::kNotFound, "the runtime of {} does not answer", m.text());
   const base::Actor actor(client_text());
   Status status = m.change.undo(**runtime);
   tell({.kind = &base::event::kUndo,
@@ -243,9 +243,8 @@ Result<Command> find_command(const std::string& name) {
       if (name == c.name) return c;
       known.emplace_back(c.name);
     }
-  return Status(Code::kUnsupported,
-                fmt::format("invalid command: expected {}, got {}{}", base::one_of(known),
-                            base::excerpt(name), base::did_you_mean(name, known)));
+  return base::failure(Code::kUnsupported, "invalid command: expected {}, got {}{}",
+                       base::one_of(known), base::excerpt(name), base::did_you_mean(name, known));
 }
 
 // Returns the first runtime if there is no id.
@@ -256,8 +255,8 @@ Result<const Subject*> find_runtime(std::optional<int64_t> id) {
     known.push_back(std::to_string(s->id));
   }
   if (known.empty()) return Status(Code::kNotFound, "the process has no runtime");
-  return Status(Code::kNotFound,
-                fmt::format("invalid runtime: expected {}, got {}", base::one_of(known), *id));
+  return base::failure(Code::kNotFound, "invalid runtime: expected {}, got {}", base::one_of(known),
+                       *id);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 // Commands about the plugins of a running process, and the effect of a change on recent calls.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 #include <tuple>
 
@@ -24,21 +23,20 @@ Result<PluginInfo> could_load(const Subject& s, const std::string& name_or_path)
   for (const PluginInfo& p : s.runtime.plugins().list())
     if (p.name == name_or_path) path = p.path;
   if (!path.starts_with('/'))
-    return Status(Code::kNotFound,
-                  fmt::format("no plugin '{}' has been found; expected the name of one, or the "
-                              "absolute path of a file",
-                              name_or_path));
+    return base::failure(Code::kNotFound,
+                         "no plugin '{}' has been found; expected the name of one, or the "
+                         "absolute path of a file",
+                         name_or_path);
   PluginInfo info = s.runtime.plugins().would_load(path);
   if (info.state != PluginState::kRefused) return info;
-  return Status(Code::kInvalidArgument,
-                fmt::format("{}: {}: {}", path, to_string(info.reason), info.detail));
+  return base::invalid("{}: {}: {}", path, to_string(info.reason), info.detail);
 }
 
 Result<PluginInfo> loaded(const Subject& s, const std::string& name_or_path) {
   for (const PluginInfo& p : s.runtime.plugins().list())
     if (p.state == PluginState::kLoaded && (p.name == name_or_path || p.path == name_or_path))
       return p;
-  return Status(Code::kNotFound, fmt::format("no plugin '{}' is loaded", name_or_path));
+  return base::failure(Code::kNotFound, "no plugin '{}' is loaded", name_or_path);
 }
 
 // Returns the known calls of all ops with the kernels that serve them now. Keys are CallSpecs.
@@ -51,9 +49,7 @@ std::map<std::string, dispatch::MovedCall> served_now(const Subject& s) {
       const std::string call = op::to_string(known.call->to_spec(entry->program()));
       dispatch::MovedCall& c = to[call];
       c.op = entry->name(), c.call = call;
-      if (const auto e = s.runtime.explain(call); e.ok())
-        for (const Candidate& k : e->candidates)
-          if (k.verdict == "selected") c.to = k.id, c.kind = k.kind;
+      if (const auto r = s.runtime.resolve(call); r.ok()) c.to = r->kernel, c.kind = r->kind;
     }
   }
   return to;

@@ -55,10 +55,8 @@ class Reader {
     // The library's text begins with "[json.exception...] parse error at line 1, column 2: ".
     const std::string_view text = e.what();
     const size_t colon = text.find(": ");
-    problem_ =
-        Status(Code::kParse,
-               fmt::format("invalid JSON at column {}: {}", at,
-                           base::printable(text.substr(colon == text.npos ? 0 : colon + 2), 200)));
+    problem_ = base::failure(Code::kParse, "invalid JSON at column {}: {}", at,
+                             base::printable(text.substr(colon == text.npos ? 0 : colon + 2), 200));
     return false;
   }
 
@@ -143,8 +141,7 @@ int64_t number(const Value& object, std::string_view name, int64_t otherwise) no
 }
 
 Status invalid(std::string_view what, std::string_view expected, std::string_view got) {
-  return Status(Code::kInvalidArgument,
-                fmt::format("invalid {}: expected {}, got {}", what, expected, got));
+  return base::invalid("invalid {}: expected {}, got {}", what, expected, got);
 }
 
 Status invalid(std::string_view what, std::string_view expected, const Value* got) {

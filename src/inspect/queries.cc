@@ -137,9 +137,8 @@ Result<Json> plans(const Subject& s, const Value& args) {
   const auto snapshot = s.core.snapshot();
   const registry::OpRecord* const record = snapshot->state->find(op);
   if (record == nullptr)
-    return Status(Code::kUnknownOp,
-                  fmt::format("op '{}' is not known{}", op,
-                              base::did_you_mean(op, base::keys(snapshot->state->op_records))));
+    return base::failure(Code::kUnknownOp, "op '{}' is not known{}", op,
+                         base::did_you_mean(op, base::keys(snapshot->state->op_records)));
   const dispatch::Entry& entry = *snapshot->entry(record->op->index);
   const auto known = s.core.planner.known_calls(entry);
   const auto one = [&](const auto& k) { return plan_json(s, entry, k); };

@@ -20,7 +20,6 @@
 #include "base/mutex.h"
 #include "base/results.h"
 #include "base/text.h"
-#include "inspect/socket.h"
 
 namespace yard::inspect {
 namespace {
@@ -38,8 +37,7 @@ constexpr std::string_view kOutOfMemory =
     "\n";
 
 Status system_error(std::string_view what, const std::string& path, int error) {
-  return Status(Code::kUnsupported,
-                fmt::format("cannot {} {}: {}", what, path, std::strerror(error)));
+  return base::failure(Code::kUnsupported, "cannot {} {}: {}", what, path, std::strerror(error));
 }
 
 // A socket that a forked child closes, because clients of the parent would otherwise wait for the
@@ -96,7 +94,7 @@ class Loop {
     const base::File other = make_socket();
     const int refused = other ? connect_to(other, path_) : errno;
     if (refused == 0 || refused == EAGAIN)
-      return Status(Code::kConflict, fmt::format("another process answers on {}", path_));
+      return base::failure(Code::kConflict, "another process answers on {}", path_);
     // Clients remove a socket that refuses them, so use another name until this one listens.
     const std::string temporary = fmt::format("{}/.{}", directory, ::getpid());
     ::unlink(temporary.c_str());
@@ -234,9 +232,8 @@ class Loop {
     Request request;
     Result<std::string> result = run(c, line, request);
     if (result.ok() && result->size() > limits_.answer)
-      result =
-          Status(Code::kUnsupported, fmt::format("the answer has {} bytes, at most {} are sent",
-                                                 result->size(), limits_.answer));
+      result = base::failure(Code::kUnsupported, "the answer has {} bytes, at most {} are sent",
+                             result->size(), limits_.answer);
     c.out = answer(request, result) + '\n';
     c.sent = 0;
     set_deadline(c);
@@ -249,9 +246,8 @@ class Loop {
     }
     c.ended = true;
     c.in.clear();
-    return Status(Code::kInvalidArgument,
-                  fmt::format("invalid request: expected at most {} bytes on a line, got more",
-                              limits_.request));
+    return base::invalid("invalid request: expected at most {} bytes on a line, got more",
+                         limits_.request);
   } catch (const std::bad_alloc&) {
     return Status::out_of_memory();
   } catch (const std::exception& e) {

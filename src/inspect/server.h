@@ -9,7 +9,6 @@
 #include <yard/status.h>
 
 #include <chrono>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/results.h"
 #include "base/text.h"
 
 namespace yard::inspect {
@@ -84,14 +86,12 @@ void remove_stale(const std::string& directory) {
 
 Status make_directory(const std::string& path) {
   const auto refused = [&](std::string_view got) {
-    return Status(
-        Code::kInvalidArgument,
-        fmt::format("invalid directory {}: expected one that only user {} can open, got {}", path,
-                    ::geteuid(), got));
+    return base::invalid("invalid directory {}: expected one that only user {} can open, got {}",
+                         path, ::geteuid(), got);
   };
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
-    return Status(Code::kUnsupported,
-                  fmt::format("cannot make directory {}: {}", path, std::strerror(errno)));
+    return base::failure(Code::kUnsupported, "cannot make directory {}: {}", path,
+                         std::strerror(errno));
   struct stat info;
   if (::lstat(path.c_str(), &info) != 0) return refused(std::strerror(errno));
   if (S_ISLNK(info.st_mode)) return refused("a symbolic link");

@@ -3,7 +3,6 @@
 // its user can open.
 #pragma once
 
-#include <sys/socket.h>
 #include <sys/types.h>
 #include <yard/status.h>
 
