@@ -37,38 +37,22 @@ constinit thread_local yard_scope* yard_scope::innermost = nullptr;
 namespace yard {
 namespace {
 
-int32_t report(const Status& s, char* error, size_t size) {
-  if (s.ok()) return YARD_OK;
-  if (error != nullptr) runtime::copy_text(s.to_string(), error, size);
-  return static_cast<int32_t>(s.error_class());
-}
-
-// Exceptions stop here: every function that may throw runs inside guarded(). This costs nothing if
-// nothing is thrown.
-template <class F>
-int32_t guarded(char* error, size_t size, const F& f) {
-  try {
-    return report(f(), error, size);
-  } catch (...) {
-    return runtime::report_exception(error, size);
-  }
-}
+using base::invalid;
+using runtime::guarded;
 
 detail::Site* site_of(yard_op_ref_t* ref) { return reinterpret_cast<detail::Site*>(ref); }
 
-Status invalid(std::string what) { return Status(Code::kInvalidArgument, std::move(what)); }
-
 Status check(const void* subject, const char* what, const void* array = nullptr, uint32_t count = 0,
              const char* array_name = "the argument array") {
-  if (subject == nullptr) return invalid(std::string(what) + " is NULL");
-  if (array == nullptr && count > 0) return invalid(std::string(array_name) + " is NULL");
+  if (subject == nullptr) return invalid("{} is NULL", what);
+  if (array == nullptr && count > 0) return invalid("{} is NULL", array_name);
   return {};
 }
 
 Status copy_out(const std::string& text, const char* what, char* to, size_t size) {
   if (to == nullptr || size <= text.size())
     return Status(Code::kInvalidArgument, ErrorClass::kTransient,
-                  what + std::string(" needs ") + std::to_string(text.size() + 1) + " bytes");
+                  fmt::format("{} needs {} bytes", what, text.size() + 1));
   std::memcpy(to, text.c_str(), text.size() + 1);
   return {};
 }
@@ -82,8 +66,7 @@ Result<std::vector<Arg>> read_args(const yard_named_value_t* args, uint32_t coun
   for (uint32_t i = 0; i < count; ++i) {
     const char* const name = args[i].name != nullptr ? args[i].name : "";
     if (is_null_string(args[i].value))
-      return invalid("invalid value " + std::to_string(i) + " '" + name +
-                     "': expected a string, got NULL");
+      return invalid("invalid value {} '{}': expected a string, got NULL", i, name);
     to.emplace_back(name, Value(args[i].value));
   }
   return to;
@@ -115,10 +98,10 @@ Result<Options> read_options(const yard_options_t* given, std::string_view op) {
   for (uint32_t i = 0; i < c.label_count; ++i) {
     const yard_named_value_t& label = c.labels[i];
     if (label.name == nullptr || label.value.tag != YARD_TAG_STRING || is_null_string(label.value))
-      return invalid("invalid label " + std::to_string(i) + ": expected a name and a string, got " +
-                     (label.name == nullptr                ? "NULL as its name"
-                      : label.value.tag != YARD_TAG_STRING ? "a value of another type"
-                                                           : "NULL as its string"));
+      return invalid("invalid label {}: expected a name and a string, got {}", i,
+                     label.name == nullptr                ? "NULL as its name"
+                     : label.value.tag != YARD_TAG_STRING ? "a value of another type"
+                                                          : "NULL as its string");
     o.labels[label.name] = std::string_view(label.value.u.string, label.value.count);
   }
   o.deterministic = (c.flags & YARD_CALL_DETERMINISTIC) != 0;
@@ -137,16 +120,16 @@ Result<Options> read_options(const yard_options_t* given, std::string_view op) {
   if (c.instance != nullptr) {
     o.instance = &c.instance->made;
     if (o.instance->op() != op)
-      return invalid("invalid instance: expected one of op '" + std::string(op) +
-                     "', got one of op '" + o.instance->op() + "'");
+      return invalid("invalid instance: expected one of op '{}', got one of op '{}'", op,
+                     o.instance->op());
   }
   return o;
 }
 
 Status check_source(const char* yaml, const char* path) {
   if ((yaml == nullptr) != (path == nullptr)) return {};
-  return invalid("expected YAML or a path, and NULL as the other, got " +
-                 std::string(yaml == nullptr ? "neither" : "both"));
+  return invalid("expected YAML or a path, and NULL as the other, got {}",
+                 yaml == nullptr ? "neither" : "both");
 }
 
 // Reads a policy from rules that contain nothing else.
@@ -159,9 +142,10 @@ Result<Policy> read_policy(const char* yaml, const char* path) {
   config.policy = {}, config.kernel_locks = {};
   config.kernel_denies = {}, config.kernel_allows = {};
   if (const auto other = diff({}, config); !other.empty())
-    return invalid("'" + other[0].path +
-                   "' is not part of a policy: expected policy, kernel_locks, kernel_denies or "
-                   "kernel_allows");
+    return invalid(
+        "'{}' is not part of a policy: expected policy, kernel_locks, kernel_denies or "
+        "kernel_allows",
+        other[0].path);
   return policy;
 }
 
@@ -171,8 +155,8 @@ Status check_handle_args(const yard_handle& handle, const yard_value_t* args, ui
   if (count != program.arg_count() || !program.tags_fit(args, count)) [[unlikely]]
     return program.explain_mismatch(args, count);
   const auto wrong = [&](uint32_t i, const char* what) {
-    return invalid(program.name() + ": invalid argument '" + program.schema().params[i].name +
-                   "': " + what);
+    return invalid("{}: invalid argument '{}': {}", program.name(), program.schema().params[i].name,
+                   what);
   };
   for (uint32_t i = 0; i < count; ++i) {
     const bool absent = (handle.absent >> i & 1) != 0;
@@ -258,8 +242,8 @@ int32_t yard_call_named(const char* op, const yard_named_value_t* args, uint32_t
   return yard::guarded(error, error_size, [&] {
     YARD_RETURN_IF_ERROR(yard::check(op, "the op's name", args, count));
     if (count > YARD_MAX_ARGS)
-      return yard::invalid("invalid count of arguments: expected at most " +
-                           std::to_string(YARD_MAX_ARGS) + ", got " + std::to_string(count));
+      return yard::invalid("invalid count of arguments: expected at most {}, got {}", YARD_MAX_ARGS,
+                           count);
     return yard::call_with(op, options, result, [&](const yard::Options& o) {
       YARD_ASSIGN_OR_RETURN(const auto read, yard::read_args(args, count));
       return Runtime::shared().call(op, read, o);

@@ -20,12 +20,21 @@
 #include "exec/executor.h"
 
 namespace yard::runtime {
+namespace {
 
 void copy_text(std::string_view text, char* error, size_t size) noexcept {
   if (error == nullptr || size == 0) return;
   const size_t n = std::min(text.size(), size - 1);
   std::memcpy(error, text.data(), n);
   error[n] = '\0';
+}
+
+}  // namespace
+
+int32_t report(const Status& status, char* error, size_t size) {
+  if (status.ok()) return YARD_OK;
+  if (error != nullptr) copy_text(status.to_string(), error, size);
+  return static_cast<int32_t>(status.error_class());
 }
 
 int32_t report_exception(char* error, size_t size) {
@@ -80,23 +89,18 @@ int32_t has_feature(void* self, yard_device_t device, const char* name) {
 
 int32_t call_op(void* self, yard_call_t* call, const char* op, const yard_value_t* args,
                 uint32_t count) {
-  const auto invalid = [](const char* text) { return Status(Code::kInvalidArgument, text); };
-  try {
+  char* const error = call != nullptr ? call->error : nullptr;
+  return guarded(error, call != nullptr ? call->error_size : 0, [&] {
+    const auto missing = [](const char* what) {
+      return base::invalid("call_op: expected {}, got NULL", what);
+    };
+    if (op == nullptr) return missing("the name of an op");
+    if (args == nullptr && count > 0) return missing("an array of arguments");
+    Status why;
     detail::Core& core = *static_cast<Host*>(self)->core;
-    Status status;
-    if (op == nullptr)
-      status = invalid("call_op: expected the name of an op, got NULL");
-    else if (args == nullptr && count > 0)
-      status = invalid("call_op: expected an array of arguments, got NULL");
-    else if (detail::Site* site = core.sites.attach(op, dispatch::kPackedLetters, &status))
-      status = Status::adopt(dispatch::call(site, {args, count}));
-    if (status.ok()) return YARD_OK;
-    return fail(nullptr, call, static_cast<int32_t>(status.error_class()), "%s",
-                status.to_string().c_str());
-  } catch (...) {
-    return report_exception(call != nullptr ? call->error : nullptr,
-                            call != nullptr ? call->error_size : 0);
-  }
+    detail::Site* const site = core.sites.attach(op, dispatch::kPackedLetters, &why);
+    return site != nullptr ? Status::adopt(dispatch::call(site, {args, count})) : why;
+  });
 }
 
 }  // namespace
@@ -121,30 +125,26 @@ Host::Host() : table{} {
   table.call_op = call_op;
 }
 
-const Host::Stated* Host::find(int32_t type, int32_t index,
-                               const registry::FeatureName& name) const noexcept {
-  const Stated* latest = nullptr;
-  for (const Stated& s : stated_)
-    if (s.feature.device.type == type && s.feature.device.index == index &&
-        registry::FeatureName::read(s.feature.name).same_name(name))
-      latest = &s;
-  return latest;
+const registry::Feature* Host::find(Device device,
+                                    const registry::FeatureName& name) const noexcept {
+  for (const registry::Feature& f : stated_)
+    if (f.device == device && registry::FeatureName::read(f.name).same_name(name)) return &f;
+  return nullptr;
 }
 
 bool Host::has_stated(yard_device_t device, std::string_view name) const noexcept {
   const auto wanted = registry::FeatureName::read(name);
-  const auto fits = [&](const Stated* s) {
-    return s != nullptr && registry::FeatureName::read(s->feature.name).satisfies(wanted);
+  const auto fits = [&](const registry::Feature* f) {
+    return f != nullptr && registry::FeatureName::read(f->name).satisfies(wanted);
   };
+  const std::lock_guard lock(lock_);
   if (device.index >= 0) {
-    const Stated* own = find(device.type, device.index, wanted);
-    return fits(own != nullptr ? own : find(device.type, registry::Feature::kEvery, wanted));
+    const auto* const own = find({device.type, device.index}, wanted);
+    return fits(own != nullptr ? own : find({device.type, registry::Feature::kEvery}, wanted));
   }
-  for (const Stated& s : stated_)
-    if (s.feature.device.type == device.type &&
-        fits(find(device.type, s.feature.device.index, wanted)))
-      return true;
-  return false;
+  return std::ranges::any_of(stated_, [&](const registry::Feature& f) {
+    return f.device.type == device.type && fits(find(f.device, wanted));
+  });
 }
 
 Status Host::state(const std::vector<std::string>& features) {
@@ -154,18 +154,14 @@ Status Host::state(const std::vector<std::string>& features) {
     const bool good = feature.ok() && text.find(':') != text.npos &&
                       !registry::FeatureName::read(feature->name).is_range;
     if (!good || feature->of_processor())
-      return Status(Code::kInvalidArgument,
-                    fmt::format("invalid device feature {}: {}", base::excerpt(text),
-                                good ? "CPU features are detected, not stated"
-                                     : "expected one like cuda:sm_90 or cuda:1:sm_90"));
+      return base::invalid("invalid device feature {}: {}", base::excerpt(text),
+                           good ? "CPU features are detected, not stated"
+                                : "expected one like cuda:sm_90 or cuda:1:sm_90");
     read.push_back(*std::move(feature));
   }
-  for (const registry::Feature& f : read) {
-    const Stated* const known =
-        find(f.device.type, f.device.index, registry::FeatureName::read(f.name));
-    if (known == nullptr || known->feature.name != f.name)
-      stated_.append(std::unique_ptr<Stated>(new Stated{f}));
-  }
+  const std::lock_guard lock(lock_);
+  // The latest statement comes first, so that find() returns it.
+  stated_.insert(stated_.begin(), read.rbegin(), read.rend());
   return {};
 }
 

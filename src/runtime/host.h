@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/append_list.h"
+#include "base/mutex.h"
 #include "registry/features.h"
 
 namespace yard::detail {
@@ -34,20 +34,28 @@ struct Host {
   bool has_stated(yard_device_t device, std::string_view name) const noexcept;
 
  private:
-  struct Stated {
-    registry::Feature feature;
-    Stated* next = nullptr;
-  };
   // Returns the latest statement of the name, or null if there is none.
-  const Stated* find(int32_t type, int32_t index, const registry::FeatureName& name) const noexcept;
-  base::OwnedAppendList<Stated> stated_;
+  const registry::Feature* find(Device device, const registry::FeatureName& name) const noexcept;
+  mutable base::Mutex lock_{base::Rank::kLog};
+  std::vector<registry::Feature> stated_;  // latest first
 };
 
-// Copies as much of the text as there is room for, and ends it with a NUL.
-void copy_text(std::string_view text, char* error, size_t size) noexcept;
-// Call this in a catch block. Returns the code of the exception and writes its text to `error`.
-// Allocates nothing, because memory may have run out. Rethrows the unwinding of a cancelled thread.
+// These two functions return the code of an error and write as much of its text as there is room
+// for. report_exception() is called in a catch block. It allocates nothing, because memory may have
+// run out, and rethrows the unwinding of a cancelled thread.
+int32_t report(const Status& status, char* error, size_t size);
 int32_t report_exception(char* error, size_t size);
+
+// Exceptions stop here: every function of the C interface that may throw runs inside guarded().
+// This costs nothing if nothing is thrown.
+template <class F>
+int32_t guarded(char* error, size_t size, const F& f) {
+  try {
+    return report(f(), error, size);
+  } catch (...) {
+    return report_exception(error, size);
+  }
+}
 
 using LoopBody = void (*)(void* context, int64_t begin, int64_t end);
 

@@ -13,13 +13,11 @@
 namespace yard {
 namespace {
 
-Status bad(std::string what) { return Status(Code::kInvalidArgument, std::move(what)); }
-
 // Returns OK if check(kernel) succeeds for some kernel that has this function.
 template <class Function, class Check>
 Status check_some(const registry::OpRecord& op_record, Function yard_kernel_t::*function,
                   std::string_view what, const Check& check) {
-  Status s = bad(fmt::format("no kernel of op '{}' {}", op_record.op->name, what));
+  Status s = base::invalid("no kernel of op '{}' {}", op_record.op->name, what);
   for (const auto& [id, kernel] : op_record.kernels) {
     if (kernel->d.*function == nullptr) continue;
     const Status one = check(*kernel);
@@ -38,12 +36,12 @@ Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
     std::vector<exec::OwnedValue> owned;
     for (const Arg& a : options) {
       const yard_value_t& v = a.value.c();
-      if (a.name.empty()) return bad(fmt::format("op '{}': an option needs a name", op));
+      if (a.name.empty()) return base::invalid("op '{}': an option needs a name", op);
       if (v.tag == YARD_TAG_TENSOR || v.tag == YARD_TAG_LIST || v.tag == YARD_TAG_NONE)
-        return bad(fmt::format(
-            "op '{}': option '{}': expected a scalar; tensors are loaded as weights", op, a.name));
+        return base::invalid(
+            "op '{}': option '{}': expected a scalar; tensors are loaded as weights", op, a.name);
       if (std::ranges::find(owned, a.name, &exec::OwnedValue::name) != owned.end())
-        return bad(fmt::format("op '{}': option '{}' twice", op, a.name));
+        return base::invalid("op '{}': option '{}' twice", op, a.name);
       std::string text = v.tag == YARD_TAG_STRING ? std::string(v.u.string, v.count) : "";
       owned.push_back({std::string(a.name), std::move(text), v});
     }
@@ -78,11 +76,11 @@ Status Instance::load(std::span<const Arg> weights) {
     exec::Weights named;
     for (const Arg& a : weights) {
       const yard_value_t& v = a.value.c();
-      if (a.name.empty()) return bad(fmt::format("op '{}': a weight needs a name", op_));
+      if (a.name.empty()) return base::invalid("op '{}': a weight needs a name", op_);
       if (v.tag != YARD_TAG_TENSOR || v.u.tensor == nullptr)
-        return bad(fmt::format("op '{}': weight '{}': expected a tensor", op_, a.name));
+        return base::invalid("op '{}': weight '{}': expected a tensor", op_, a.name);
       if (base::contains(base::keys(named), a.name))
-        return bad(fmt::format("op '{}': weight '{}' twice", op_, a.name));
+        return base::invalid("op '{}': weight '{}' twice", op_, a.name);
       named.emplace_back(a.name, TensorView(*v.u.tensor));
     }
     // Only kernels that load weights can check them.

@@ -91,7 +91,6 @@ void Maintenance::publish() {
 
 void Maintenance::schedule(std::optional<Clock::time_point> next) {
   if (!next) return;
-  const std::lock_guard lock(lock_);
   // If a run is scheduled before `next`, that run schedules the next one.
   if (scheduled_ > Clock::now() && scheduled_ <= *next) return;
   scheduled_ = *next;
@@ -106,36 +105,14 @@ void Maintenance::notify(std::vector<BreakerEvent> events) {
         {.kind = event, .runtime = core_.id, .subject = e.subject, .reason = e.text, .who = e.who});
     if (base::log_enabled("health", level)) base::log(level, "health", text_of(e));
   }
-  if (listeners.empty()) return;
-  {
-    const std::lock_guard lock(lock_);
-    for (BreakerEvent& e : events) pending_.add(std::move(e));
-    if (std::exchange(posted_, true)) return;
-  }
-  const Status posted = base::or_out_of_memory(
-      [this] { return listeners_thread_.post([this] { call_listeners(); }); });
-  if (posted.ok()) return;
-  base::log(LogLevel::kError, "health", posted.message());
-  const std::lock_guard lock(lock_);
-  posted_ = false;
-}
-
-void Maintenance::call_listeners() {
-  std::vector<BreakerEvent> events;
-  {
-    const std::lock_guard lock(lock_);
-    posted_ = false;
-    events = pending_.take();
-  }
-  for (const BreakerEvent& e : events)
-    listeners.for_each([&](const BreakerListener& listener) {
-      try {
-        listener(e);
-      } catch (...) {
-        base::log(LogLevel::kError, "health",
-                  fmt::format("a listener for breakers threw: {}", base::current_exception_text()));
-      }
-    });
+  const auto count = static_cast<int64_t>(events.size());
+  if (listeners.empty() || waiting_ + count > int64_t{kBreakerEvents}) return;
+  const Status posted = listeners_thread_.post([this, count, events = std::move(events)] {
+    for (const BreakerEvent& e : events) listeners.call_all("health", "breakers", e);
+    waiting_ -= count;
+  });
+  if (!posted.ok()) return base::log(LogLevel::kError, "health", posted.message());
+  waiting_ += count;
 }
 
 }  // namespace yard::runtime
@@ -161,10 +138,10 @@ Result<health::Key> kernel_key(const registry::State& registry, std::string_view
                                std::string_view kernel) {
   if (op.find('/') != op.npos) return function_key(registry, op, kernel);
   const registry::OpRecord* const record = registry.find(op);
-  if (record == nullptr) return Status(Code::kUnknownOp, fmt::format("op '{}' is not known", op));
+  if (record == nullptr) return base::failure(Code::kUnknownOp, "op '{}' is not known", op);
   const registry::Kernel* const found = verification::find_kernel(*record, kernel);
   if (found == nullptr)
-    return Status(Code::kNotFound, fmt::format("op '{}' has no kernel '{}'", op, kernel));
+    return base::failure(Code::kNotFound, "op '{}' has no kernel '{}'", op, kernel);
   return health::Key{std::string(op), std::string(kernel), found->backend_name, {}};
 }
 

@@ -9,10 +9,8 @@
 #include <chrono>
 #include <optional>
 
-#include "base/mutex.h"
 #include "base/tasks.h"
 #include "dispatch/core.h"
-#include "health/breaker.h"
 #include "rules/callbacks.h"
 
 namespace yard::runtime {
@@ -36,20 +34,14 @@ class Maintenance {
   void work();
   void publish();
   void notify(std::vector<BreakerEvent> events);
-  void call_listeners();
   void schedule(std::optional<Time> next);
 
   detail::Core& core_;
-  std::atomic<bool> woken_{false};        // work() is scheduled
-  base::Mutex lock_{base::Rank::kBoard};  // guards the following members
-  health::EventQueue pending_;            // bounded, because a listener may block
-  bool posted_ = false;                   // call_listeners() is scheduled
-  Time scheduled_ = {};                   // when work() is scheduled next
+  std::atomic<bool> woken_{false};   // work() is scheduled
+  std::atomic<int64_t> waiting_{0};  // events for listeners; bounded, because a listener may block
+  Time scheduled_ = {};              // when work() is scheduled next; used by thread_ only
   base::TaskThread listeners_thread_, thread_{"yard-events", {.in_child = [this] { work(); }}};
-  const base::InChild in_child_{[this] {
-    woken_.store(false, std::memory_order_relaxed);
-    pending_ = {}, posted_ = false, scheduled_ = {};
-  }};
+  const base::InChild in_child_{[this] { woken_ = false, waiting_ = 0, scheduled_ = {}; }};
 };
 
 }  // namespace yard::runtime

@@ -43,10 +43,15 @@ uint64_t unique_number() noexcept {
   return ++last;
 }
 
-ObservedTexts::Text& ObservedTexts::find(std::string_view key,
-                                         const std::function<std::string()>& make) {
+ObservedTexts::Text& ObservedTexts::find(
+    const registry::ObservedCall& call, std::string_view more,
+    const std::function<std::string(const op::CallSpec&)>& make) {
+  auto& [bytes, recent] = thread_texts();
+  bytes.set(call.program, call.args, call.flags);
+  bytes.add(call.index), bytes.add(call.labels), bytes.add(more);
+  const std::string_view key = bytes.bytes();
   const size_t hash = op::CallKeyHash()(key);
-  RecentText& mine = thread_texts().recent[hash % kRecent];
+  RecentText& mine = recent[hash % kRecent];
   if (mine.owner == id_ && mine.key == key) return *mine.text;
   Shard& s = shards_[hash / kRecent % shards_.size()];
   std::unique_lock lock(s.lock);
@@ -54,7 +59,8 @@ ObservedTexts::Text& ObservedTexts::find(std::string_view key,
   if (it == s.texts.end()) {
     if (size() >= kMost) return rest;
     lock.unlock();
-    std::string text = make();
+    const op::Call captured = op::Call::capture(call.program, call.args, call.flags, call.labels);
+    std::string text = make(captured.to_spec(call.program));
     lock.lock();
     const auto [place, is_new] = s.texts.try_emplace(std::string(key), std::move(text));
     if (is_new) size_.fetch_add(1, std::memory_order_relaxed);
@@ -64,18 +70,6 @@ ObservedTexts::Text& ObservedTexts::find(std::string_view key,
   mine.key = key;
   mine.owner = id_, mine.text = &it->second;
   return it->second;
-}
-
-ObservedTexts::Text& ObservedTexts::find(
-    const registry::ObservedCall& call, std::string_view more,
-    const std::function<std::string(const op::CallSpec&)>& make) {
-  op::CallKey& key = thread_texts().key;
-  key.set(call.program, call.args, call.flags);
-  key.add(call.index), key.add(call.labels), key.add(more);
-  return find(key.bytes(), [&] {
-    const op::Call captured = op::Call::capture(call.program, call.args, call.flags, call.labels);
-    return make(captured.to_spec(call.program));
-  });
 }
 
 void ObservedTexts::clear() {

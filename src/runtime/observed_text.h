@@ -35,9 +35,8 @@ class ObservedTexts {
   // Stands for all texts beyond kMost.
   Text rest{"(one of too many different calls)"};
 
-  // Returns the text of a key, and calls `make` if the key is new. May throw std::bad_alloc.
-  Text& find(std::string_view key, const std::function<std::string()>& make);
-  // Returns the text of a call, made from its CallSpec. `more` tells several texts of it apart.
+  // Returns the text of a call, made from its CallSpec. `more` tells several texts of it apart. May
+  // throw std::bad_alloc.
   Text& find(const registry::ObservedCall& call, std::string_view more,
              const std::function<std::string(const op::CallSpec&)>& make);
 

@@ -16,8 +16,7 @@ Status write_plugin_lock(const std::string& path, const std::vector<PluginInfo>&
   plugin::LockLines lines;
   for (const PluginInfo& p : plugins) {
     if (p.name.empty() || p.version.empty() || p.sha256.empty())
-      return Status(Code::kInvalidArgument,
-                    fmt::format("plugin {} has no name, version or digest", p.path));
+      return base::invalid("plugin {} has no name, version or digest", p.path);
     lines.insert({p.name, p.version, p.sha256});
   }
   return base::write_file(path, plugin::to_text(lines));

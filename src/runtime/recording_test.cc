@@ -12,15 +12,28 @@
 namespace yard::runtime {
 namespace {
 
+void see(Recording& recording, const std::string& number) {
+  static const auto* const program = new op::Program(op::Program::compile("f(n: int)").value());
+  static const op::Labels none;
+  const yard_value_t zero = Value(int64_t{0}).c();
+  const registry::ObservedCall call{.program = *program,
+                                    .index = 0,
+                                    .args = &zero,
+                                    .flags = 0,
+                                    .labels = none,
+                                    .kernel = nullptr,
+                                    .start = 0,
+                                    .end = 0,
+                                    .mode = Mode::kDynamic};
+  recording.count(recording.texts.find(
+      call, number, [&](const op::CallSpec&) { return "call(" + number + ")"; }));
+}
+
 TEST(Recording, KeepsSoManyDistinctCallsAndCountsTheRestAsDropped) {
   const base::TempFolder folder;
   const auto recording = Recording::open(folder / "calls.txt").value();
-  const auto see = [&](size_t i) {
-    const std::string key = std::to_string(i);
-    recording->count(recording->texts.find(key, [&] { return "call(" + key + ")"; }));
-  };
-  for (size_t i = 0; i < kMostRecorded + 100; ++i) see(i);
-  see(3);  // a recorded call still counts
+  for (size_t i = 0; i < kMostRecorded + 100; ++i) see(*recording, std::to_string(i));
+  see(*recording, "3");  // a recorded call still counts
   const yard::Recording::Stats stats = recording->stats();
   EXPECT_EQ(stats.distinct, kMostRecorded);
   EXPECT_EQ(stats.calls, kMostRecorded + 1);
@@ -49,7 +62,7 @@ TEST(Recording, TriesAgainWhereAFileCannotBeWritten) {
   std::filesystem::create_directory(folder / "sub");
   const auto recording = Recording::open(folder / "sub/calls.txt").value();
   std::filesystem::remove_all(folder / "sub");
-  recording->count(recording->texts.find("k", [] { return "call()"; }));
+  see(*recording, "");
   EXPECT_FALSE(recording->write().ok());
   EXPECT_THAT(recording->stats().problem, ::testing::HasSubstr("cannot be written"));
   std::filesystem::create_directory(folder / "sub");

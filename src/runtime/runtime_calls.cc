@@ -143,8 +143,7 @@ Result<std::vector<TensorView>> Runtime::infer(std::string_view op,
     YARD_ASSIGN_OR_RETURN(auto outputs, o.program->infer_outputs(facts.args(), &o.d));
     std::vector<TensorView> to;
     for (const op::OutputSpec& s : outputs) {
-      if (!s.known)
-        return Status(Code::kUnsupported, fmt::format("op '{}' has an output list", op));
+      if (!s.known) return base::failure(Code::kUnsupported, "op '{}' has an output list", op);
       to.emplace_back(static_cast<void*>(nullptr), s.dtype,
                       std::span(s.shape.dims, static_cast<size_t>(s.shape.rank)));
     }

@@ -29,16 +29,16 @@ namespace {
 
 struct Event {
   enum class Kind : uint8_t { kKernel, kSelection, kFailure };
-  int64_t start, end;          // base::steady_ns()
-  const std::string* text;     // "KERNEL CALL"
-  const std::string* message;  // the error text of a failure
+  int64_t start = 0, end = 0;         // base::steady_ns()
+  const std::string* text = nullptr;  // "KERNEL CALL"
+  std::string message = {};           // of a failure
   std::string_view kernel() const { return std::string_view(*text).substr(0, text->find(' ')); }
   std::string_view call() const { return std::string_view(*text).substr(text->find(' ') + 1); }
   std::string_view op() const { return call().substr(0, call().find('(')); }
-  Kind kind;
-  Mode mode;
-  bool selected, fell_back;
-  int64_t copied_ns;  // for transforms
+  Kind kind = Kind::kKernel;
+  Mode mode = Mode::kDynamic;
+  bool selected = false, fell_back = false;
+  int64_t copied_ns = 0;  // for transforms
 };
 
 struct Chunk {
@@ -70,8 +70,6 @@ class Timeline final : public registry::CallObserver {
       Event e{.start = call.start,
               .end = call.end,
               .text = text_with(call.kernel != nullptr ? call.kernel->id : std::string_view()),
-              .message = nullptr,
-              .kind = Event::Kind::kKernel,
               .mode = call.mode,
               .selected = call.selected,
               .fell_back = !call.failures.empty(),
@@ -86,8 +84,7 @@ class Timeline final : public registry::CallObserver {
       e.kind = Event::Kind::kFailure;
       for (const registry::ObservedCall::Failure& f : call.failures) {
         e.text = text_with(f.kernel.id);
-        const std::string message = fmt::format("{}: {}", to_string(f.error), f.message);
-        e.message = &texts_.find(message, [&] { return message; }).text;
+        e.message = fmt::format("{}: {}", to_string(f.error), f.message);
         put(e);
       }
     }).ignore();
@@ -131,7 +128,7 @@ class Timeline final : public registry::CallObserver {
           put_event(event(name, "selection", "X", start, chunk->thread).add("dur", duration), args);
         } else {
           const std::string name = fmt::format("{} failed", e.kernel());
-          args.add("op", e.op()).add("error", *e.message);
+          args.add("op", e.op()).add("error", e.message);
           put_event(event(name, "fallback", "i", start, chunk->thread).add("s", "t"), args);
         }
       }
@@ -196,9 +193,8 @@ namespace yard {
 
 Status Recording::start_trace(size_t max_events) {
   if (max_events == 0 || max_events > kMostTraceEvents)
-    return Status(
-        Code::kInvalidArgument,
-        fmt::format("invalid max_events: expected 1 to {}, got {}", kMostTraceEvents, max_events));
+    return base::invalid("invalid max_events: expected 1 to {}, got {}", kMostTraceEvents,
+                         max_events);
   return base::or_out_of_memory([&]() -> Status {
     if (is_tracing()) return Status(Code::kConflict, "a trace is running; stop it first");
     return runtime_->core().published.replace_observer(
