@@ -300,7 +300,7 @@ static int32_t load(yard_call_t* call, const yard_named_value_t* weights, uint32
 static void destroy(void* self, void* state) {
   (void)self;
   free(state);
-  ++destroyed;
+  __atomic_fetch_add(&destroyed, 1, __ATOMIC_RELAXED); /* states are destroyed on several threads */
 }
 static int32_t run_scale(yard_call_t* call, const yard_value_t* args, uint32_t count) {
   const scale_t* s = (const scale_t*)call->state;
