@@ -234,11 +234,10 @@ struct TestMaker {
   }
 
   bool closed() {
-    const auto named = named_values(field);
     std::vector<int64_t> values;
     if (is_pattern(comparison)) {
       if (!patterns()) return false;
-      for (const auto& [name, value] : named)
+      for (const auto& [name, value] : named_values(field))
         if (test.holds_for(name)) values.push_back(value);
       if (values.empty())
         return bad("found " + shown(condition.values[0].text, true) + ", which matches nothing",
@@ -248,7 +247,8 @@ struct TestMaker {
         const auto dtype = field.type == FieldType::kDType ? parse_dtype(v.text) : std::nullopt;
         const auto word = std::ranges::find(field.words, v.text);
         if (!dtype && word == field.words.end())
-          return bad_value(v, base::did_you_mean(base::lower(v.text), base::keys(named)));
+          return bad_value(
+              v, base::did_you_mean(base::lower(v.text), base::keys(named_values(field))));
         values.push_back(dtype ? static_cast<int64_t>(*dtype) : word - field.words.begin());
       }
     }
