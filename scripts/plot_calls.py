@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Draws docs/images/calls.svg: the times of calls beside PyTorch's, from the table of docs/performance.md.
+"""Draws docs/images/calls.svg: the times of calls beside PyTorch's.
+
+The figures are in the first table of docs/performance.md.
 
 Usage: plot_calls.py [--check]. With --check it fails if the picture does not match the table.
 """
@@ -18,7 +20,8 @@ STYLE = """
   .value { stroke: #ffffff; stroke-width: 4; paint-order: stroke }
   .ours { fill: #2f6fbd } .peer { fill: #c4682b } .peer-line { stroke: #c4682b }
   @media (prefers-color-scheme: dark) {
-    .back { fill: #1c2128 } .text { fill: #e6edf3 } .faint { fill: #9da7b3 } .grid { stroke: #3d444d }
+    .back { fill: #1c2128 } .text { fill: #e6edf3 } .faint { fill: #9da7b3 }
+    .grid { stroke: #3d444d }
     .value { stroke: #1c2128 }
     .ours { fill: #6cb6ff } .peer { fill: #f0965a } .peer-line { stroke: #f0965a }
   }
@@ -46,9 +49,10 @@ def draw(table):
     typed = next(time for _, time, ratio in table if ratio == "1")
     bottom = TOP + ROW * len(table)
     width, height = LEFT + WIDTH + 120, bottom + 34
-    body = [text(16, 26, "Time of a call, in nanoseconds", more=' font-size="16" font-weight="bold"'),
-            text(16, 46, "x86-64; shorter is better; the figure behind a bar is the ratio to PyTorch's "
-                         "typed call", "faint")]
+    body = [text(16, 26, "Time of a call, in nanoseconds",
+                 more=' font-size="16" font-weight="bold"'),
+            text(16, 46, "x86-64; shorter is better; the figure behind a bar is the ratio to "
+                         "PyTorch's typed call", "faint")]
     for ns in range(0, MOST + 1, 20):
         x = LEFT + WIDTH * ns / MOST
         body += [f'<path d="M{x:g} {TOP}V{bottom}" class="grid"/>',
@@ -65,15 +69,16 @@ def draw(table):
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
             'font-family="system-ui,sans-serif" font-size="13" role="img">\n'
             f"<style>{STYLE}</style>\n"
-            f'<rect width="100%" height="100%" rx="8" class="back"/>\n' + "\n".join(body) + "\n</svg>\n")
+            '<rect width="100%" height="100%" rx="8" class="back"/>\n'
+            + "\n".join(body) + "\n</svg>\n")
 
 
 def main():
     picture = draw(list(rows(PAGE.read_text(encoding="utf-8"))))
     if sys.argv[1:] == ["--check"]:
         if not PICTURE.exists() or PICTURE.read_text(encoding="utf-8") != picture:
-            sys.exit("plot_calls: docs/images/calls.svg does not match the table of docs/performance.md; "
-                     "run scripts/plot_calls.py")
+            sys.exit("plot_calls: docs/images/calls.svg does not match the table of "
+                     "docs/performance.md; run scripts/plot_calls.py")
         return
     PICTURE.write_text(picture, encoding="utf-8")
     print(f"{PICTURE.relative_to(ROOT)}: {PICTURE.stat().st_size} bytes")

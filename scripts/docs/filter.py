@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints a header with its comments as Doxygen expects them: the input filter of scripts/docs/Doxyfile.
+"""Prints a header with its comments as Doxygen expects them. scripts/docs/Doxyfile calls it.
 
 The comment at the top of a header describes the file, a comment above a declaration describes the
 declaration, and a comment behind one describes what is in front of it. Indented lines of a comment
@@ -35,7 +35,8 @@ def filtered(lines):
         elif ALONE.match(line):
             # A comment behind a declaration goes on below itself, far from the left.
             column = len(line) - len(line.lstrip())
-            result.append(ALONE.sub(r"\1///<" if in_behind and column > 12 else r"\1///", line, count=1))
+            mark = r"\1///<" if in_behind and column > 12 else r"\1///"
+            result.append(ALONE.sub(mark, line, count=1))
             continue
         else:
             behind = BEHIND.match(line)
