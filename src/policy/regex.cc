@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace yard::policy {
 
 class RegexCompiler {
@@ -20,7 +18,7 @@ class RegexCompiler {
       if (pattern_.starts_with('^')) ++at_;
       alternatives(0);
       if (at_ < end_) fail("no '(' before this ')'");
-      emit({State::Op::kEnd, 0, 0});
+      emit({});
       return std::move(to_);
     } catch (const Status& failure) {
       return failure;
@@ -47,21 +45,20 @@ class RegexCompiler {
     to_.states_.push_back(s);
     return here() - 1;
   }
+  // Emits a branch to the next state. The caller changes one or both of its ends.
+  uint32_t branch() { return emit({State::Op::kBranch, here() + 1, here() + 1}); }
 
   void alternatives(int depth) {
     if (depth > kDeepest) fail("groups are nested too deeply");
     std::vector<uint32_t> ends;
     for (;;) {
-      // Reserved for the branch between this alternative and the next.
-      const uint32_t split = emit({State::Op::kSplit, 0, 0});
+      const uint32_t next = branch();  // to this alternative and the next
       while (at_ < end_ && !at('|') && !at(')')) repeated(depth);
-      to_.states_[split] = {State::Op::kJump, split + 1, 0};
-      if (!at('|')) break;
-      ends.push_back(emit({State::Op::kJump, 0, 0}));
-      to_.states_[split] = {State::Op::kSplit, split + 1, here()};
-      ++at_;
+      if (!eat('|')) break;
+      ends.push_back(branch());
+      to_.states_[next].y = here();
     }
-    for (const uint32_t e : ends) to_.states_[e].x = here();
+    for (const uint32_t e : ends) to_.states_[e].x = to_.states_[e].y = here();
   }
 
   void repeated(int depth) {
@@ -76,21 +73,18 @@ class RegexCompiler {
       const uint32_t by = here() - first;
       for (State s : body) {
         s.x += by;
-        if (s.op == State::Op::kSplit) s.y += by;
+        s.y += by;
         emit(s);
       }
     };
     for (uint32_t i = 0; i < least; ++i) again();
     std::vector<uint32_t> skips;
-    if (most == kForever) {
-      skips.push_back(emit({State::Op::kSplit, here() + 1, 0}));
-      again();
-      emit({State::Op::kJump, skips[0], 0});
-    }
-    for (uint32_t i = least; most != kForever && i < most; ++i) {
-      skips.push_back(emit({State::Op::kSplit, here() + 1, 0}));
+    const uint32_t optional = most == kForever ? 1 : most - least;
+    for (uint32_t i = 0; i < optional; ++i) {
+      skips.push_back(branch());
       again();
     }
+    if (most == kForever) emit({State::Op::kBranch, skips[0], skips[0]});
     for (const uint32_t s : skips) to_.states_[s].y = here();
     if (at('*') || at('+') || at('?') || at('{')) fail("a repetition of a repetition");
   }
@@ -149,11 +143,10 @@ class RegexCompiler {
       fail("'^' and '$' stand only at the ends");
     } else {
       ++at_;
-      one_of(single(c));
+      one_of(range(c, c));
     }
   }
 
-  static Class single(char c) { return Class().set(static_cast<unsigned char>(c)); }
   static Class range(char from, char to) {
     Class set;
     for (int c = static_cast<unsigned char>(from); c <= static_cast<unsigned char>(to); ++c)
@@ -166,8 +159,8 @@ class RegexCompiler {
     if (++at_ >= end_) fail("a '\\' at the end");
     const char c = pattern_[at_++];
     const Class digits = range('0', '9');
-    const Class word = digits | range('a', 'z') | range('A', 'Z') | single('_');
-    const Class space = range('\t', '\r') | single(' ');
+    const Class word = digits | range('a', 'z') | range('A', 'Z') | range('_', '_');
+    const Class space = range('\t', '\r') | range(' ', ' ');
     switch (c) {
       case 'd': return digits;
       case 'D': return ~digits;
@@ -177,8 +170,8 @@ class RegexCompiler {
       case 'S': return ~space;
       default: break;
     }
-    if ((word & single(c)).any()) --at_, fail("an unknown escape");
-    return single(c);
+    if (word.test(static_cast<unsigned char>(c))) --at_, fail("an unknown escape");
+    return range(c, c);
   }
 
   void bracket() {
@@ -193,26 +186,17 @@ class RegexCompiler {
       const char from = pattern_[at_++];
       if (static_cast<unsigned char>(from) >= 0x80) --at_, fail("only ASCII in a class");
       const bool is_range = end_ - at_ >= 2 && pattern_[at_] == '-' && pattern_[at_ + 1] != ']';
-      if (!is_range) {
-        set |= single(from);
-        continue;
-      }
-      const char to = pattern_[at_ + 1];
-      if (to < from || to == '\\' || static_cast<unsigned char>(to) >= 0x80)
+      const char to = is_range ? pattern_[at_ + 1] : from;
+      if (to < from || (is_range && to == '\\') || static_cast<unsigned char>(to) >= 0x80)
         fail("a range from more to less");
       set |= range(from, to);
-      at_ += 2;
+      if (is_range) at_ += 2;
     }
     if (!eat(']')) fail("']' is missing");
     one_of(negated ? ~set : set);
   }
 
-  void one_of(const Class& set) {
-    const auto it = std::find(to_.classes_.begin(), to_.classes_.end(), set);
-    const auto index = static_cast<uint32_t>(it - to_.classes_.begin());
-    if (it == to_.classes_.end()) to_.classes_.push_back(set);
-    emit({State::Op::kClass, here() + 1, index});
-  }
+  void one_of(const Class& set) { emit({State::Op::kClass, here() + 1, 0, set}); }
 
   const std::string_view pattern_;
   const size_t end_ = pattern_.size();
@@ -237,8 +221,7 @@ bool Regex::matches(std::string_view text) const {
       const State& s = states_[i];
       if (s.op == State::Op::kClass) to.push_back(i);
       if (s.op == State::Op::kEnd) ended = true;
-      if (s.op == State::Op::kSplit) todo.push_back(s.y);
-      if (s.op == State::Op::kSplit || s.op == State::Op::kJump) todo.push_back(s.x);
+      if (s.op == State::Op::kBranch) todo.insert(todo.end(), {s.y, s.x});
     }
   };
   add(0, 0, now);
@@ -247,7 +230,7 @@ bool Regex::matches(std::string_view text) const {
     ended = false;
     next.clear();
     for (const uint32_t s : now)
-      if (classes_[states_[s].y].test(static_cast<unsigned char>(text[i])))
+      if (states_[s].bytes.test(static_cast<unsigned char>(text[i])))
         add(states_[s].x, i + 1, next);
     now.swap(next);
   }

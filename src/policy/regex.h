@@ -30,12 +30,12 @@ class Regex {
  private:
   friend class RegexCompiler;
   struct State {
-    enum class Op : uint8_t { kClass, kSplit, kJump, kEnd };
+    enum class Op : uint8_t { kClass, kBranch, kEnd };
     Op op = Op::kEnd;
-    uint32_t x = 0, y = 0;  // the next states; kClass: the next state and the class
+    uint32_t x = 0, y = 0;        // the next states; kClass has only `x`
+    std::bitset<256> bytes = {};  // kClass
   };
   std::vector<State> states_;
-  std::vector<std::bitset<256>> classes_;
 };
 
 }  // namespace yard::policy
