@@ -5,9 +5,7 @@
 #include <yard/detail/function.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
-#include <cstring>
 
 #include "base/lists.h"
 #include "base/results.h"
@@ -21,7 +19,10 @@ namespace {
 constexpr size_t kMaxText = 64 * 1024;
 constexpr uint32_t kMaxItems = 65536;
 
-Status bad(std::string message) { return Status(Code::kInvalidArgument, std::move(message)); }
+template <class... Args>
+Status bad(fmt::format_string<Args...> text, Args&&... args) {
+  return Status(Code::kInvalidArgument, fmt::format(text, std::forward<Args>(args)...));
+}
 
 // Copies a struct up to its stated size, and zeroes the rest.
 template <class T>
@@ -29,8 +30,8 @@ Result<T> sized_copy(const T& from, size_t least, const char* what) {
   uint32_t size;
   std::memcpy(&size, &from, sizeof size);
   if (size < least || size > (1u << 20))
-    return bad(fmt::format("{} descriptor states size {}; this version knows {} bytes and needs {}",
-                           what, size, sizeof(T), least));
+    return bad("{} descriptor states size {}; this version knows {} bytes and needs {}", what, size,
+               sizeof(T), least);
   T to{};
   // Copy whole words: a size that ends inside a pointer must not leave half of the pointer.
   std::memcpy(static_cast<void*>(&to), &from, std::min<size_t>(size / 8 * 8, sizeof(T)));
@@ -42,13 +43,13 @@ Status read_text(const char* from, const char* what, std::string& to) {
   to.clear();
   if (from == nullptr) return {};
   const size_t n = strnlen(from, kMaxText + 1);
-  if (n > kMaxText) return bad(fmt::format("{} is longer than {} bytes", what, kMaxText));
+  if (n > kMaxText) return bad("{} is longer than {} bytes", what, kMaxText);
   to.assign(from, n);
   for (size_t i = 0, length; i < n; i += length) {
     length = base::utf8_length(to, i);
-    if (length == 0) return bad(fmt::format("{} is not valid UTF-8", what));
+    if (length == 0) return bad("{} is not valid UTF-8", what);
     if (static_cast<unsigned char>(to[i]) < 0x20 && to[i] != '\n' && to[i] != '\t')
-      return bad(fmt::format("{} holds a control character", what));
+      return bad("{} holds a control character", what);
   }
   return {};
 }
@@ -56,19 +57,17 @@ Status read_text(const char* from, const char* what, std::string& to) {
 // Reads the name of a backend, kernel or plugin.
 Status read_name(const char* from, const char* what, std::string& to) {
   YARD_RETURN_IF_ERROR(read_text(from, what, to));
-  if (to.empty()) return bad(fmt::format("{} is missing", what));
-  if (to.size() > 128) return bad(fmt::format("{} is longer than 128 characters", what));
+  if (to.empty()) return bad("{} is missing", what);
+  if (to.size() > 128) return bad("{} is longer than 128 characters", what);
   if (!base::is_bare_word(to))
-    return bad(fmt::format("{} is '{}'; expected letters, digits, '_', '.' and '-'", what, to));
+    return bad("{} is '{}'; expected letters, digits, '_', '.' and '-'", what, to);
   return {};
 }
 
 Status check_list(const char* what, const void* list, uint32_t count, uint32_t most = kMaxItems) {
   if (count > most)
-    return bad(fmt::format("{} {} stated, which is beyond reason; expected at most {}", count, what,
-                           most));
-  if (count > 0 && list == nullptr)
-    return bad(fmt::format("{} {} stated, none given", count, what));
+    return bad("{} {} stated, which is beyond reason; expected at most {}", count, what, most);
+  if (count > 0 && list == nullptr) return bad("{} {} stated, none given", count, what);
   return {};
 }
 
@@ -83,7 +82,7 @@ Status read_reasons(const char* const* from, uint32_t count, std::vector<std::st
 Status read_fields(const char* const* from, const char* what, std::vector<std::string>& to) {
   to.clear();
   for (uint32_t i = 0; from != nullptr && from[i] != nullptr; ++i) {
-    if (i >= YARD_MAX_ARGS * 4) return bad(fmt::format("{}: more than {} fields", what, i));
+    if (i >= YARD_MAX_ARGS * 4) return bad("{}: more than {} fields", what, i);
     YARD_RETURN_IF_ERROR(read_text(from[i], what, to.emplace_back()));
   }
   return {};
@@ -94,17 +93,17 @@ Status check_limit(const yard_limit_t& l, const std::string& field) {
                                     YARD_LIMIT_RANK,   YARD_LIMIT_EQUALS, YARD_LIMIT_ABSENT,
                                     YARD_LIMIT_PRESENT};
   if (l.kind < YARD_LIMIT_DTYPE || l.kind > YARD_LIMIT_PLAIN)
-    return bad(fmt::format("limit of unknown kind {}", l.kind));
+    return bad("limit of unknown kind {}", l.kind);
   if (base::contains(kOfAField, l.kind) && field.empty())
-    return bad(fmt::format("limit of kind {} names no field", l.kind));
+    return bad("limit of kind {} names no field", l.kind);
   if (l.kind == YARD_LIMIT_MULTIPLE && l.a <= 0)
-    return bad(fmt::format("limit on '{}': a multiple of {} is invalid; expected a positive number",
-                           field, l.a));
+    return bad("limit on '{}': a multiple of {} is invalid; expected a positive number", field,
+               l.a);
   if (l.kind == YARD_LIMIT_ALIGN &&
       (l.a < 1 || l.a > YARD_MAX_ALIGN || !std::has_single_bit(static_cast<uint64_t>(l.a))))
-    return bad(fmt::format("alignment {}: expected a power of two up to {}", l.a, YARD_MAX_ALIGN));
+    return bad("alignment {}: expected a power of two up to {}", l.a, YARD_MAX_ALIGN);
   if (l.kind == YARD_LIMIT_RANK && (l.a < 0 || l.b < l.a || l.b > YARD_MAX_RANK))
-    return bad(fmt::format("rank between {} and {}: expected 0 to {}", l.a, l.b, YARD_MAX_RANK));
+    return bad("rank between {} and {}: expected 0 to {}", l.a, l.b, YARD_MAX_RANK);
   if (l.kind == YARD_LIMIT_DTYPE && l.a == 0) return bad("a dtype limit with an empty mask");
   return {};
 }
@@ -123,8 +122,7 @@ Status read_limits(const yard_kernel_t& d, Kernel& k) {
 
 Result<std::shared_ptr<const op::Schema>> parse_own(const char* what, const std::string& text) {
   auto schema = op::parse_schema(fmt::format("{}({})", what, text));
-  if (!schema.ok())
-    return bad(fmt::format("its {}_schema does not parse: {}", what, schema.status().message()));
+  if (!schema.ok()) return bad("its {}_schema does not parse: {}", what, schema.status().message());
   return std::make_shared<const op::Schema>(*std::move(schema));
 }
 
@@ -135,7 +133,7 @@ Status read_weights(const yard_kernel_t& d, Kernel& k) {
   YARD_ASSIGN_OR_RETURN(k.weights, parse_own("weights", k.weights_text));
   for (const op::Param& p : k.weights->params) {
     if (p.kind != op::Kind::kTensor || p.is_written())
-      return bad(fmt::format("invalid weight '{}': expected a tensor that is read", p.name));
+      return bad("invalid weight '{}': expected a tensor that is read", p.name);
     k.needs_weights |= !p.optional;
   }
   return {};
@@ -146,8 +144,9 @@ Status read_state(const yard_kernel_t& d, Kernel& k) {
   YARD_RETURN_IF_ERROR(read_fields(d.state_fields, "state_fields", k.state_fields));
   YARD_RETURN_IF_ERROR(read_text(d.options_schema, "its options_schema", k.options_text));
   if ((d.create == nullptr) != (d.destroy == nullptr))
-    return bad(d.create != nullptr ? "it has create but no destroy: its states would never end"
-                                   : "it has destroy but no create");
+    return bad("it has {}", d.create != nullptr
+                                ? "create but no destroy: its states would never end"
+                                : "destroy but no create");
   if (d.create == nullptr) {
     const char* stray = d.load != nullptr             ? "load"
                         : d.prepare != nullptr        ? "prepare"
@@ -155,13 +154,13 @@ Status read_state(const yard_kernel_t& d, Kernel& k) {
                         : d.state_bytes != nullptr    ? "state_bytes"
                         : d.options_schema != nullptr ? "options_schema"
                                                       : nullptr;
-    return stray == nullptr ? Status() : bad(fmt::format("it has {} but no create", stray));
+    return stray == nullptr ? Status() : bad("it has {} but no create", stray);
   }
   if (k.options_text.empty()) return {};
   YARD_ASSIGN_OR_RETURN(k.options, parse_own("options", k.options_text));
   for (const op::Param& p : k.options->params)
     if (p.is_tensor() || p.kind == op::Kind::kTensorList)
-      return bad(fmt::format("its option '{}' is a tensor; tensors are given as weights", p.name));
+      return bad("its option '{}' is a tensor; tensors are given as weights", p.name);
   return {};
 }
 
@@ -184,11 +183,10 @@ Status read_constant(const yard_param_t& d, op::ParamText& to) {
     case YARD_TAG_BOOL: to.constant.count = 0; return {};
     case YARD_TAG_STRING:
       if (d.constant.u.string == nullptr || d.constant.count > kMaxText)
-        return bad(fmt::format("invalid constant: expected text of up to {} bytes", kMaxText));
+        return bad("invalid constant: expected text of up to {} bytes", kMaxText);
       to.text.assign(d.constant.u.string, d.constant.count);
       return {};
-    default:
-      return bad(fmt::format("invalid constant of tag {}: expected a scalar", d.constant.tag));
+    default: return bad("invalid constant of tag {}: expected a scalar", d.constant.tag);
   }
 }
 
@@ -198,7 +196,7 @@ Status read_param(const yard_param_t& d, op::ParamText& to) {
   to.flags = d.flags, to.dtypes = d.dtypes, to.align = d.align, to.pad = d.pad;
   constexpr uint32_t kKnown = YARD_PARAM_CONSTANT | YARD_PARAM_ROWS | YARD_PARAM_STRIDED;
   if ((d.flags & ~kKnown) != 0)
-    return bad(fmt::format("flags {:#x}: this version knows {:#x}", d.flags, kKnown));
+    return bad("flags {:#x}: this version knows {:#x}", d.flags, kKnown);
   if (!to.is_constant()) return {};
   if (!to.source.empty() || !to.layout.empty() || d.flags != YARD_PARAM_CONSTANT || d.dtypes != 0 ||
       d.align != 0 || d.pad != 0)
@@ -209,13 +207,13 @@ Status read_param(const yard_param_t& d, op::ParamText& to) {
 Status read_params(const yard_kernel_t& d, Kernel& k) {
   YARD_RETURN_IF_ERROR(check_list("parameters", d.params, d.param_count, YARD_MAX_ARGS));
   for (uint32_t i = 0; i < d.param_count; ++i) {
-    if (d.params[i] == nullptr) return bad(fmt::format("parameter {} is NULL", i));
+    if (d.params[i] == nullptr) return bad("parameter {} is NULL", i);
     YARD_ASSIGN_OR_RETURN(auto param,
                           sized_copy(*d.params[i], offsetof(yard_param_t, source), "parameter"));
     op::ParamText to;
     YARD_RETURN_IF_ERROR(read_name(param.name, "the name of a parameter", to.name));
     for (const op::ParamText& other : k.params)
-      if (other.name == to.name) return bad(fmt::format("two parameters are called '{}'", to.name));
+      if (other.name == to.name) return bad("two parameters are called '{}'", to.name);
     if (Status s = read_param(param, to); !s)
       return std::move(s).note(fmt::format("in parameter '{}'", to.name));
     k.params.push_back(std::move(to));
@@ -239,9 +237,9 @@ Status read_kernel_body(const yard_kernel_t& d, const char* only_backend, Kernel
   YARD_RETURN_IF_ERROR(read_reasons(d.reasons, d.reason_count, k.reasons));
   if (d.run == nullptr) return bad("it has no run function");
   if (d.kind < YARD_KIND_DEFAULT || d.kind > YARD_KIND_REFERENCE)
-    return bad(fmt::format("kind {} is none of default (1), vendor (2), reference (3)", d.kind));
+    return bad("kind {} is none of default (1), vendor (2), reference (3)", d.kind);
   if (d.priority < 0 || d.priority > 1000)
-    return bad(fmt::format("priority {} is outside 1 to 1000 (0 means the kind's)", d.priority));
+    return bad("priority {} is outside 1 to 1000 (0 means the kind's)", d.priority);
   if (d.cost != nullptr && k.cost_reads.empty())
     return bad("it has a cost function but names no field in cost_reads");
   if (d.typed != nullptr && k.typed_signature.empty() && d.typed_signature == nullptr)
@@ -256,9 +254,9 @@ Status read_backend_body(const yard_backend_t& d, Backend& b) {
   YARD_RETURN_IF_ERROR(read_text(d.env, "its switch variable", b.env));
   YARD_RETURN_IF_ERROR(read_reasons(d.reasons, d.reason_count, b.reasons));
   if (d.enable < YARD_ENABLE_AUTO || d.enable > YARD_ENABLE_OFF)
-    return bad(fmt::format("enable {} is none of auto (0), on (1), off (2)", d.enable));
+    return bad("enable {} is none of auto (0), on (1), off (2)", d.enable);
   if (d.device_type < 0 || d.device_type > 31)
-    return bad(fmt::format("device type {} is outside 0 to 31", d.device_type));
+    return bad("device type {} is outside 0 to 31", d.device_type);
   return {};
 }
 
@@ -275,9 +273,9 @@ Status read_function_body(const yard_function_t& d, const char* only_backend, Fu
   constexpr uint32_t kKnown =
       YARD_FUNCTION_LOWER_FIRST | YARD_FUNCTION_NEXT | YARD_FUNCTION_FAILS_BEFORE_WRITING;
   if ((d.flags & ~kKnown) != 0)
-    return bad(fmt::format("flags {:#x}: this version knows {:#x}", d.flags, kKnown));
+    return bad("flags {:#x}: this version knows {:#x}", d.flags, kKnown);
   if (d.priority < -1000 || d.priority > 1000)
-    return bad(fmt::format("priority {} is outside -1000 to 1000", d.priority));
+    return bad("priority {} is outside -1000 to 1000", d.priority);
   return read_reasons(d.reasons, d.reason_count, f.reasons);
 }
 
@@ -286,7 +284,7 @@ Status read_list(const char* what, const D* const* list, uint32_t count, std::ve
                  const Read& read) {
   YARD_RETURN_IF_ERROR(check_list(what, list, count));
   for (uint32_t i = 0; i < count; ++i) {
-    if (list[i] == nullptr) return bad(fmt::format("{}[{}] is NULL", what, i));
+    if (list[i] == nullptr) return bad("{}[{}] is NULL", what, i);
     YARD_ASSIGN_OR_RETURN(auto record, read(*list[i]));
     steps.push_back(Add{std::move(record)});
   }
@@ -305,9 +303,9 @@ Result<std::shared_ptr<Op>> read_op(const yard_op_t& given, std::shared_ptr<void
   op->name = op->program->name();
   if (std::ranges::none_of(op->program->schema().params, &op::Param::is_written))
     return bad(
-        fmt::format("op '{}' has no output: mark a tensor of its schema as written ('!') or "
-                    "as read and written ('~')",
-                    op->name));
+        "op '{}' has no output: mark a tensor of its schema as written ('!') or "
+        "as read and written ('~')",
+        op->name);
   op->schema = op::to_string(op->program->schema());
   YARD_RETURN_IF_ERROR(read_text(d.summary, "the summary of an op", op->summary));
   if (Status s = check_list("tolerances", d.tolerances, d.tolerance_count); !s)
@@ -316,8 +314,8 @@ Result<std::shared_ptr<Op>> read_op(const yard_op_t& given, std::shared_ptr<void
   for (const yard_tolerance_t& t : op->tolerances)
     if (!(t.rtol >= 0) || !(t.atol >= 0) || t.dtype == 0 || t.dtype > YARD_U4 ||
         t.input > YARD_Q6_K)
-      return bad(fmt::format("op '{}': a tolerance of rtol {}, atol {} for dtype {}, input {}",
-                             op->name, t.rtol, t.atol, t.dtype, t.input));
+      return bad("op '{}': a tolerance of rtol {}, atol {} for dtype {}, input {}", op->name,
+                 t.rtol, t.atol, t.dtype, t.input);
   op->d = d;
   op->d.schema = op->d.summary = nullptr;
   op->d.tolerances = nullptr;
@@ -384,7 +382,7 @@ Status read_plugin(const yard_plugin_t& given, const std::shared_ptr<void>& keep
   std::string name;
   YARD_RETURN_IF_ERROR(read_name(d.name, "the name of a plugin", name));
   if (d.abi > YARD_ABI_VERSION)
-    return bad(fmt::format("it was made for ABI {}, this host knows {}", d.abi, YARD_ABI_VERSION))
+    return bad("it was made for ABI {}, this host knows {}", d.abi, YARD_ABI_VERSION)
         .note("in plugin '" + name + "'");
   const size_t first = steps.size();
   const auto read_all = [&]() -> Status {
