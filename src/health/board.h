@@ -11,10 +11,6 @@
 // separate counters. Any thread may use a board.
 #pragma once
 
-#include <functional>
-#include <map>
-#include <mutex>
-#include <span>
 #include <unordered_map>
 
 #include "base/mutex.h"

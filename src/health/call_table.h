@@ -8,14 +8,9 @@
 #include <yard/options.h>
 #include <yard/stats.h>
 
-#include <array>
-#include <bit>
-#include <functional>
-#include <map>
 #include <unordered_map>
 
 #include "base/counters.h"
-#include "base/mutex.h"
 #include "op/call.h"
 
 namespace yard::health {

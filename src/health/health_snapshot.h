@@ -5,10 +5,7 @@
 // can run.
 #pragma once
 
-#include <array>
-#include <bit>
 #include <map>
-#include <span>
 
 #include "health/breaker.h"
 

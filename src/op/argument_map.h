@@ -8,17 +8,7 @@
 // the same predicates, and the executor evaluates them again for each call.
 #pragma once
 
-#include <yard/plugin.h>
-#include <yard/status.h>
-
-#include <cstdint>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "op/predicate.h"
-#include "op/schema.h"
 
 namespace yard::op {
 

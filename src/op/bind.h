@@ -7,10 +7,6 @@
 
 #include <yard/call_spec.h>
 
-#include <cstdint>
-#include <span>
-#include <string_view>
-
 #include "op/program.h"
 
 namespace yard::op {

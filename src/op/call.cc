@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "op/call.h"
 
-#include <algorithm>
-#include <utility>
-
 #include "base/results.h"
 #include "op/bind.h"
-#include "op/facts.h"
 
 namespace yard::op {
 namespace {

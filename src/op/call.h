@@ -3,14 +3,8 @@
 // Call if they have no tensors, or if the metadata must outlive the tensors.
 #pragma once
 
-#include <yard/plugin.h>
-
-#include <cstdint>
 #include <functional>
 #include <list>
-#include <memory>
-#include <string>
-#include <string_view>
 
 #include "op/call_spec.h"
 #include "op/program.h"

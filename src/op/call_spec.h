@@ -19,15 +19,10 @@
 #pragma once
 
 #include <yard/plugin.h>
-#include <yard/status.h>
 #include <yard/tensor.h>
 
 #include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
 #include <string_view>
-#include <utility>
 #include <variant>
 #include <vector>
 

@@ -2,8 +2,6 @@
 #include "op/predicate.h"
 
 #include <algorithm>
-#include <bit>
-#include <map>
 
 namespace yard::op {
 

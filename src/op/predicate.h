@@ -7,10 +7,7 @@
 
 #include <yard/plugin.h>
 
-#include <cstdint>
 #include <map>
-#include <string>
-#include <vector>
 
 #include "op/schema.h"
 

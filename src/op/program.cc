@@ -5,8 +5,6 @@
 #include <fmt/format.h>
 #include <yard/detail/call.h>
 
-#include <algorithm>
-#include <map>
 #include <set>
 
 #include "base/lists.h"

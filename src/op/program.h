@@ -12,20 +12,11 @@
 // A Program is immutable, and copies share the parts that are not hot. Any thread may use it.
 #pragma once
 
-#include <yard/plugin.h>
-
-#include <cstdint>
 #include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "op/facts.h"
 #include "op/overlap.h"
 #include "op/predicate.h"
-#include "op/schema.h"
 
 namespace yard::op {
 

@@ -3,11 +3,9 @@
 #pragma once
 
 #include <fmt/format.h>
-#include <yard/status.h>
 #include <yard/tensor.h>
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 

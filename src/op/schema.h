@@ -25,11 +25,9 @@
 // meaning as well as form, so a Schema that it returns is valid.
 #pragma once
 
-#include <yard/status.h>
 #include <yard/tensor.h>
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>

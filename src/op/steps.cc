@@ -4,11 +4,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/text.h"
 #include "op/call_spec.h"
-#include "op/facts.h"
 
 namespace yard::op {
 namespace {

@@ -4,10 +4,6 @@
 // the first that does not. Internal to src/op.
 #pragma once
 
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "op/program.h"
 
 namespace yard::op {

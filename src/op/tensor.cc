@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of TensorView that are not inlined, and the names of dtypes, devices and kinds.
+#include <yard/policy.h>
 #include <yard/tensor.h>
 
-#include <yard/plugin.h>
-#include <yard/policy.h>
-
 #include <algorithm>
-#include <utility>
 
 #include "base/text.h"
 #include "op/facts.h"

@@ -10,13 +10,7 @@
 //   verify 0.1.0 60303a...d2f1 passed
 #pragma once
 
-#include <yard/status.h>
-
-#include <optional>
 #include <set>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "plugin/manifest.h"
 

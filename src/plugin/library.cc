@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin/library.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstring>
 #include <system_error>
 #include <thread>
 

@@ -4,18 +4,9 @@
 // is stopped and closed, and LibraryStatus says whether its code is gone.
 #pragma once
 
-#include <yard/plugin.h>
-
-#include <atomic>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "base/library.h"
 #include "base/reclaimer.h"
 #include "base/tasks.h"
-#include "plugin/manifest.h"
 #include "plugin/scan.h"
 #include "registry/changes.h"
 

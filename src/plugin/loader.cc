@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin/loader.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <thread>
 

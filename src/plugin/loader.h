@@ -11,25 +11,9 @@
 // two threads could then wait for each other: it gets a refusal and can try again.
 #pragma once
 
-#include <yard/plugins.h>
-
-#include <atomic>
-#include <functional>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "base/events.h"
-#include "base/mutex.h"
 #include "plugin/admission.h"
 #include "plugin/library.h"
-#include "plugin/manifest.h"
-#include "plugin/scan.h"
-#include "registry/changes.h"
-#include "registry/interfaces.h"
 
 namespace yard::plugin {
 

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin/manifest.h"
 
-#include <yard/tensor.h>
-
-#include <algorithm>
 #include <set>
 
 #include "base/text.h"
-#include "registry/features.h"
 
 namespace yard::plugin {
 namespace {

@@ -3,14 +3,6 @@
 #pragma once
 
 #include <fmt/format.h>
-#include <yard/plugin.h>
-#include <yard/plugins.h>
-
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "base/lists.h"
 #include "registry/interfaces.h"

@@ -3,18 +3,14 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 
 #include "base/elf.h"
-#include "base/file.h"
 #include "base/text.h"
 #include "base/trusted_path.h"
 

@@ -3,11 +3,6 @@
 #pragma once
 
 #include <sys/stat.h>
-#include <yard/plugins.h>
-
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "base/file.h"
 #include "plugin/manifest.h"

@@ -4,12 +4,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <set>
 
 #include "base/lists.h"
-#include "base/text.h"
 #include "policy/config_files.h"
 #include "policy/config_rows.h"
 #include "policy/conflicts.h"

@@ -2,8 +2,6 @@
 // Checks a Config against the registered ops and kernels.
 #pragma once
 
-#include <yard/config.h>
-
 #include "policy/clauses.h"
 #include "policy/words.h"
 

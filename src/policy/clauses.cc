@@ -2,9 +2,7 @@
 #include "policy/clauses.h"
 
 #include <fmt/format.h>
-#include <yard/plugin.h>
 
-#include <algorithm>
 #include <limits>
 
 #include "base/lists.h"

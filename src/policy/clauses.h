@@ -6,10 +6,8 @@
 // explanation names the clause that decided. A counterfactual is the list without one clause.
 #pragma once
 
-#include <yard/config.h>
 #include <yard/options.h>
 
-#include "op/program.h"
 #include "policy/conditions.h"
 
 namespace yard::policy {

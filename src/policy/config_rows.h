@@ -6,7 +6,6 @@
 
 #include <yard/config.h>
 
-#include <array>
 #include <tuple>
 
 #include "base/lists.h"

@@ -4,10 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-
 #include "base/lists.h"
-#include "base/text.h"
 #include "policy/config_files.h"
 
 namespace yard::policy {

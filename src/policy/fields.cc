@@ -4,9 +4,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <numeric>
-#include <optional>
 
 #include "base/lists.h"
 #include "base/text.h"

@@ -5,12 +5,8 @@
 // one of these (batch_size for rows), a label (tenant, label.NAME).
 #pragma once
 
-#include <yard/plugin.h>
-
 #include <array>
-#include <bit>
 #include <cmath>
-#include <map>
 
 #include "op/call_spec.h"
 #include "op/program.h"

@@ -2,11 +2,8 @@
 // Where policies come from: sources, modes of the program, rule files, and the process.
 #pragma once
 
-#include <yard/config.h>
 #include <yard/explain.h>
-#include <yard/options.h>
 
-#include <algorithm>
 #include <set>
 
 #include "policy/clauses.h"

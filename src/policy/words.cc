@@ -8,7 +8,6 @@
 #include <cmath>
 
 #include "base/lists.h"
-#include "base/text.h"
 #include "base/yaml.h"
 
 namespace yard::policy {

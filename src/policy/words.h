@@ -5,8 +5,6 @@
 
 #include <yard/policy.h>
 
-#include <chrono>
-
 #include "base/text.h"
 
 namespace yard::policy {

@@ -4,12 +4,7 @@
 
 #include <yard/registry.h>
 
-#include <map>
-#include <memory>
 #include <set>
-#include <string>
-#include <variant>
-#include <vector>
 
 #include "registry/records.h"
 

@@ -8,11 +8,9 @@
 //   cuda:1:sm_90    a feature of one device
 #pragma once
 
-#include <yard/status.h>
 #include <yard/tensor.h>
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 namespace yard::registry {

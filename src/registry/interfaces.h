@@ -3,18 +3,9 @@
 #pragma once
 
 #include <yard/options.h>
-#include <yard/plugin.h>
 #include <yard/plugins.h>
-#include <yard/status.h>
-
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string_view>
-#include <vector>
 
 #include "op/call_spec.h"
-#include "op/program.h"
 #include "registry/records.h"
 
 namespace yard::registry {

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <yard/detail/guard.h>
 
-#include <algorithm>
 #include <tuple>
 
 #include "base/float_state.h"

@@ -4,19 +4,11 @@
 // record; the pointers in `d` are null.
 #pragma once
 
-#include <yard/plugin.h>
 #include <yard/policy.h>
-#include <yard/tensor.h>
-
-#include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "base/append_list.h"
 #include "op/argument_map.h"
 #include "op/program.h"
-#include "op/schema.h"
 #include "registry/features.h"
 
 namespace yard::registry {

@@ -6,9 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <deque>
-#include <map>
 
 #include "base/text.h"
 #include "verify/elements.h"

@@ -3,14 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <limits>
 
 #include "base/text.h"
 #include "dispatch/overlay.h"
-#include "op/call.h"
 #include "verify/elements.h"
 #include "verify/kernel_runner.h"
 #include "verify/parsed_call.h"

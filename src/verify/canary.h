@@ -3,26 +3,15 @@
 // (docs/guides/canaries.md). A call that is not sampled costs a counter and a random number.
 #pragma once
 
-#include <yard/config.h>
 #include <yard/verify.h>
 
-#include <atomic>
 #include <deque>
-#include <map>
-#include <memory>
-#include <optional>
-#include <set>
-#include <string>
 #include <tuple>
-#include <vector>
 
 #include "base/counters.h"
 #include "base/log.h"
-#include "base/mutex.h"
 #include "base/random.h"
 #include "base/tasks.h"
-#include "registry/changes.h"
-#include "registry/interfaces.h"
 #include "select/candidate_set.h"
 
 namespace yard::verification {

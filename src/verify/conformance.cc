@@ -3,11 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <optional>
-#include <span>
-
-#include "verify/elements.h"
 #include "verify/parsed_call.h"
 
 namespace yard::verification {

@@ -2,10 +2,6 @@
 // Tests the kernels of one op on generated calls against the reference kernel, or for damage.
 #pragma once
 
-#include <yard/verify.h>
-
-#include <vector>
-
 #include "verify/kernel_runner.h"
 
 namespace yard::verification {

@@ -5,14 +5,9 @@
 
 #include <yard/call_spec.h>
 
-#include <cstdint>
 #include <cstdlib>
 #include <limits>
-#include <memory>
-#include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "op/numbers.h"
 #include "op/overlap.h"

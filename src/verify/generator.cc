@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verify/generator.h"
 
-#include <algorithm>
-#include <numeric>
-#include <set>
-
 #include "base/lists.h"
 #include "verify/elements.h"
 

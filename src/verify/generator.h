@@ -5,13 +5,6 @@
 
 #include <yard/call_spec.h>
 #include <yard/config.h>
-#include <yard/plugin.h>
-
-#include <map>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "op/call.h"
 #include "verify/size_solver.h"

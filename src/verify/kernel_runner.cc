@@ -3,13 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/lists.h"
 #include "base/results.h"
 #include "base/text.h"
 #include "op/bind.h"
-#include "op/call_spec.h"
 #include "select/reasons.h"
 #include "select/select.h"
 #include "verify/parsed_call.h"

@@ -2,22 +2,12 @@
 // Runs a single kernel for conformance, smoke tests and canaries.
 #pragma once
 
-#include <yard/call_spec.h>
 #include <yard/verify.h>
 
 #include <deque>
-#include <memory>
-#include <optional>
-#include <set>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "exec/executor.h"
 #include "exec/states.h"
-#include "op/call.h"
-#include "registry/changes.h"
-#include "registry/records.h"
 #include "select/candidate_set.h"
 #include "verify/elements.h"
 #include "verify/generator.h"

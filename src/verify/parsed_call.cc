@@ -3,10 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
-#include "op/call_spec.h"
-
 namespace yard::verification {
 namespace {
 

@@ -4,10 +4,7 @@
 
 #include <yard/call_spec.h>
 
-#include <string>
-
 #include "op/call.h"
-#include "op/program.h"
 
 namespace yard::verification {
 

@@ -2,15 +2,9 @@
 // Chooses values for dimensions, leading groups and integers that satisfy a schema's clauses.
 #pragma once
 
-#include <cstdint>
-#include <map>
-#include <optional>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "op/predicate.h"
-#include "op/schema.h"
 #include "verify/random.h"
 
 namespace yard::verification {

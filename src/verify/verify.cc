@@ -4,7 +4,6 @@
 #include <yard/verify.h>
 
 #include <algorithm>
-#include <map>
 
 #include "base/lists.h"
 #include "base/results.h"
