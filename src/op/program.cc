@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queries of a Program, and the inference of outputs from the inputs of a call.
+// Queries of a Program, its check by steps, and the inference of outputs from inputs.
 #include "op/program.h"
 
 #include <fmt/format.h>
@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/lists.h"
-#include "op/steps.h"
+#include "op/step_runner.h"
 
 namespace yard::op {
 
@@ -17,6 +17,11 @@ std::string_view Program::signature() const noexcept { return cold_->signature; 
 std::span<const uint8_t> Program::outputs() const noexcept { return cold_->outputs; }
 bool Program::has_inout() const noexcept { return cold_->has_inout; }
 bool Program::has_aliases() const noexcept { return !cold_->aliases.empty(); }
+
+int32_t Program::fits_steps(const yard_value_t* args) const noexcept {
+  StepRunner runner(schema(), args);
+  return runner.run(cold_->steps) == nullptr ? runner.flags() : -1;
+}
 
 bool Program::checks_scalars() const noexcept {
   return std::ranges::any_of(cold_->steps, [](const Step& s) {
