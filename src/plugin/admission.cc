@@ -82,7 +82,7 @@ Refusal LockFiles::allows(const Manifest& m, const std::string& sha256) const {
           fmt::join(versions, ", "), m.version};
 }
 
-LockFiles LockFiles::read(const PluginSettings& settings, const std::vector<std::string>& folders) {
+LockFiles LockFiles::read(const PluginSettings& settings, const std::set<std::string>& folders) {
   std::set<std::string> paths;
   struct stat info;
   for (const std::string& folder : folders)  // a dangling link is an error to report

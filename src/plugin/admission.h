@@ -35,7 +35,7 @@ struct LockFiles {
   Refusal problem = {};  // if a lock file cannot be read or trusted, no plugin may be loaded
 
   // Reads the lock file of the settings or, if there is none, the lock files in these folders.
-  static LockFiles read(const PluginSettings& settings, const std::vector<std::string>& folders);
+  static LockFiles read(const PluginSettings& settings, const std::set<std::string>& folders);
   // Refuses a plugin that may not be loaded. If `sha256` is empty, any digest will do.
   Refusal allows(const Manifest& manifest, const std::string& sha256 = {}) const;
 };

@@ -136,7 +136,7 @@ class Loader final : public registry::LazyLoader {
   PluginIndex index_;
   std::vector<std::shared_ptr<LibraryStatus>> libraries_;  // open libraries
   std::vector<std::string> places_;                        // given in code, the latest first
-  std::vector<std::string> lock_folders_;                  // folders whose yard.lock applies
+  std::set<std::string> lock_folders_;                     // folders whose yard.lock applies
   std::vector<const Claim*> claims_;
   FromEnvironment environment_;
   bool searched_ = false;

@@ -146,7 +146,7 @@ void search(const std::string& place, bool allow_writable, Found& found) {
     found.refused.push_back({.path = place, .refusal = std::move(refusal)});
     return;
   }
-  if (!contains(found.folders, folder)) found.folders.push_back(folder);
+  found.folders.insert(folder);
   if (!is_folder) return found.files.push_back(place);
   int error = 0;
   for (const std::string& name : base::names_in(place, &error))

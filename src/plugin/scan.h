@@ -4,6 +4,8 @@
 
 #include <sys/stat.h>
 
+#include <set>
+
 #include "base/file.h"
 #include "plugin/manifest.h"
 
@@ -43,7 +45,7 @@ PluginFile open_plugin_file(const std::string& path, const PluginSettings& setti
 
 struct Found {
   std::vector<std::string> files;
-  std::vector<std::string> folders;  // of all files; lock files are searched there
+  std::set<std::string> folders;  // of all files; lock files are searched there
   std::vector<FoundFile> refused;
 };
 struct FromEnvironment {  // empty if unset
