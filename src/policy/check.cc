@@ -4,28 +4,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <filesystem>
 #include <set>
 
 #include "base/lists.h"
 #include "policy/config_files.h"
 #include "policy/config_rows.h"
-#include "policy/conflicts.h"
 #include "policy/process.h"
 
 namespace yard::policy {
-
-void Findings::add(Severity severity, const Where& where, std::string found, std::string right) {
-  const auto& [at, path] = where;
-  const Names& files = config.sources.files;
-  problems.push_back({severity, at.file < files.size() ? files[at.file] : "configuration", at.line,
-                      at.column, to_string(path), std::move(found), std::move(right)});
-}
-
-Where Findings::where(const Path& path) const { return {place_of(config, to_string(path)), path}; }
-Where Findings::where_entry(const Path& map, const std::string& name) const {
-  return {place_of(config, to_string(map), name), {&map, name}};
-}
 
 namespace {
 
@@ -60,7 +46,7 @@ class Checker {
       if (!of_op.empty()) to = std::make_shared<const OpRules>(std::move(of_op));
     }
     apply(rules);
-    check_set(config_, {}, kTop);
+    check_settings(known_, to_);
     check_sections();
     check_conflicts(applied_, to_);
     if (compiled != nullptr) *compiled = std::move(rules);
@@ -80,35 +66,6 @@ class Checker {
       Clauses clauses(sources_for(process_, op.program), name, kernels);
       applied_.push_back({name, std::move(kernels), std::move(clauses)});
     }
-  }
-
-  // ---- Numbers and words that were set in code. The reader has checked those in files ----
-
-  template <class M>
-  void check_set(const M& value, const ValueForm& form, const Path& path) {
-    if constexpr (IsOptional<M>) {
-      if (value) check_set(*value, form, path);
-    } else if constexpr (HasFields<M>) {
-      visit_fields<M>([&](const auto& row) {
-        check_set(value.*row.member, row.form, {&path, row.name});
-      });
-    } else if constexpr (IsList<M> && HasFields<Part<M>>) {
-      for (size_t i = 0; i < value.size(); ++i) check_set(value[i], form, Path{&path, {}, i});
-    } else if constexpr (std::is_same_v<M, std::chrono::nanoseconds>) {
-      check_range(static_cast<double>(value.count()) / 1e9, "s", form, path);
-    } else if constexpr (std::is_arithmetic_v<M> && !std::is_same_v<M, bool>) {
-      check_range(static_cast<double>(value), "", form, path);
-    } else if constexpr (std::is_same_v<M, Names>) {
-      const Names words(form.words.begin(), form.words.end());
-      for (size_t i = 0; i < value.size() && !words.empty(); ++i)
-        if (!base::contains(words, value[i]))
-          to_.error({{}, {&path, {}, i}}, fmt::format("found '{}'", value[i]),
-                    advice(value[i], words, ""));
-    }
-  }
-  void check_range(double number, const char* unit, const ValueForm& form, const Path& path) {
-    if (number >= form.least && number <= form.most) return;
-    to_.error(to_.where(path), fmt::format("found {}{}", number, unit), "expected " + wanted(form));
   }
 
   // ---- Names ----
@@ -263,13 +220,6 @@ class Checker {
     if (c.rollout)
       for (const auto& [name, value] : c.rollout->labels)
         check_label(name, {c.rollout->at, {&labels, name}});
-    const auto check_file = [&](const std::optional<std::string>& file, const char* path) {
-      if (file)
-        check_output(*file, std::filesystem::path(*file).parent_path(), to_.where(section(path)));
-    };
-    check_file(c.settings.telemetry.record, "settings.telemetry.record");
-    check_file(c.settings.events, "settings.events");
-    check_breaker();
   }
 
   void check_policy(const Policy& p) {
@@ -335,7 +285,6 @@ class Checker {
       if (r.at.line == 0) to_.error({r.at, {&path, "op"}}, "missing", "expected the name of an op");
       return;
     }
-    if (!r.dump.empty()) check_output(r.dump, r.dump, {r.at, {&path, "dump"}});
     const Unknown unknown = unless(r.optional);
     if (!check_op(r.op, unknown, {r.op_at, {&path, "op"}})) return;
     if (r.kernel != "*")
@@ -359,34 +308,6 @@ class Checker {
     if (own != nullptr)
       to_.warn(against, fmt::format("{} would be compared with itself", own->id),
                "expected another kernel");
-  }
-
-  // Only the program (its values have no line) may choose where to write. `inside` is the folder.
-  void check_output(const std::string& path, const std::filesystem::path& inside,
-                    const Where& where) {
-    namespace fs = std::filesystem;
-    if (where.at.line == 0) return;
-    const Names& files = config_.sources.files;
-    fs::path folder = known_.output_directory;
-    if (folder.empty() && !files.empty()) folder = fs::absolute(files[0]).parent_path();
-    std::error_code error;
-    const fs::path top = fs::weakly_canonical(fs::absolute(folder), error);
-    const fs::path at = fs::weakly_canonical(fs::absolute(inside), error);
-    if (error || std::ranges::mismatch(top, at).in1 != top.end())
-      to_.error(where, "found " + base::excerpt(path, 200),
-                fmt::format("expected a path below {}, which YARD_OUTPUT_DIRECTORY can change",
-                            folder.string()));
-  }
-
-  void check_breaker() {
-    const std::string path = "settings.breaker";
-    if (std::ranges::any_of(to_.problems, [&](auto& p) { return p.path.starts_with(path); }))
-      return;
-    if (const Status status = validate(breaker_of(config_)); !status.ok()) {
-      const bool cap = config_.settings.breaker.cooldown_cap.has_value();
-      to_.error({place_of(config_, path + (cap ? ".cooldown_cap" : ".cooldown")), {&kTop, path}},
-                std::string(status.message()), "");
-    }
   }
 
   void check_label(std::string_view name, const Where& at) {

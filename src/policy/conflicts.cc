@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "policy/conflicts.h"
+// Finds statements of one Config that exclude, cover or contradict each other.
+#include "policy/check.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

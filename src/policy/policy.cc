@@ -123,10 +123,7 @@ namespace {
 
 // Quotes text that looks like punctuation, so that only equal policies have equal text.
 std::string quoted_word(const std::string& text) {
-  const bool plain = !text.empty() && std::ranges::all_of(text, [](char c) {
-    return base::is_bare_word({&c, 1}) || c == ':' || c == '*' || c == '?';
-  });
-  return plain ? text : base::quote(text);
+  return fits(text, {nullptr, "A-Za-z0-9_.:*?-"}) ? text : base::quote(text);
 }
 
 template <class M>
@@ -221,10 +218,9 @@ std::vector<std::string> mode_names(const Modes* modes) {
 Status check_mode_name(std::string_view name, const Modes* modes) {
   if (parse_mode(name) || (modes != nullptr && modes->find(name) != modes->end())) return {};
   const std::vector<std::string> names = mode_names(modes);
-  std::string hint = base::did_you_mean(name, names);
-  if (hint.empty()) hint = "; expected " + base::one_of(names);
   return Status(Code::kInvalidArgument,
-                fmt::format("no mode is called {}{}", base::excerpt(name), hint));
+                fmt::format("no mode is called {}; {}", base::excerpt(name),
+                            suggestion(name, names, "expected " + base::one_of(names))));
 }
 
 }  // namespace yard::policy
