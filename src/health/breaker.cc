@@ -39,8 +39,6 @@ void FailureCount::success(const BreakerSettings& s, Time now, uint64_t count) {
   if (is_over(s, now)) calls = failed = 0;
 }
 
-// ---- Probes ----
-
 template <class F>
 ProbeSlots::State ProbeSlots::change(const F& f) noexcept {
   State before = state_.load(std::memory_order_relaxed), after = f(before);
@@ -86,8 +84,6 @@ void ProbeSlots::next_period(uint32_t calls) noexcept {
 void ProbeSlots::end() noexcept {
   change([](State s) { return State{0, 0, false, s.busy, s.busy, false}; });
 }
-
-// ---- One breaker ----
 
 std::string Breaker::fault(const BreakerSettings& s, Time now, bool wrong, uint64_t successes) {
   repeats = at_most(repeats_at(s, now));
