@@ -4,7 +4,6 @@
 #include <unistd.h>
 #include <yard/call_spec.h>
 
-#include <algorithm>
 #include <cmath>
 #include <deque>
 

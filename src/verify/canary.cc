@@ -3,11 +3,8 @@
 
 #include <fmt/format.h>
 
-#include <limits>
-
 #include "base/text.h"
 #include "dispatch/overlay.h"
-#include "verify/elements.h"
 #include "verify/kernel_runner.h"
 #include "verify/parsed_call.h"
 

@@ -35,7 +35,6 @@ struct CanaryCounters {
   }
 };
 
-// A dump to write.
 struct DumpRequest {
   std::string folder;
   size_t most = 0;

@@ -5,15 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cstring>
 #include <filesystem>
-#include <numeric>
-#include <set>
 
 #include "base/file.h"
-#include "base/log.h"
 #include "base/results.h"
 #include "base/text.h"
 #include "verify/canary.h"

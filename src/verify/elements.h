@@ -109,7 +109,6 @@ class Buffer {
   // Saves the memory, guards included, for restore() and damage().
   void save() { image_.assign(memory_.get(), memory_.get() + room_); }
   void restore() const;  // does nothing before save()
-  // Sets every byte of every element.
   void scramble(uint8_t byte) const;
 
   // Describes the first difference from the saved memory, with or without the elements, such as "4

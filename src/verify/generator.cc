@@ -35,6 +35,17 @@ void comply(const CallLimits::Layout& limits, op::TensorSpec& t) {
     t.strides.clear();
 }
 
+// Adds the inferred outputs to the spec, so that they get layouts, too.
+void add_inferred_outputs(const op::Program& program, const op::Call& call, op::CallSpec& spec) {
+  for (const uint8_t i : program.outputs()) {
+    const op::Param& p = program.schema().params[i];
+    if (find(spec, p.name) != nullptr || call.args()[i].tag != YARD_TAG_TENSOR) continue;
+    op::TensorSpec t = op::spec_of(*call.args()[i].u.tensor);
+    t.device.reset();
+    spec.args.push_back({p.name, {std::move(t)}});
+  }
+}
+
 // Aligns the tensor only to an element.
 void misalign(op::TensorSpec& t) {
   const size_t least = block_elements(t.dtype) > 1 ? 2 : element_size(t.dtype);  // of scales in f16
@@ -204,7 +215,7 @@ std::optional<op::Call> Generator::attempt(Assignment assignment, bool varied) {
   auto bare = op::Call::from_spec(program_, spec, op_);
   if (!bare.ok()) return std::nullopt;
   if (!varied) return *std::move(bare);
-  add_inferred_outputs(spec, *bare);
+  add_inferred_outputs(program_, *bare, spec);
   lay_out(spec);
   alias(spec);
   auto call = op::Call::from_spec(program_, spec, op_);
@@ -260,16 +271,6 @@ std::optional<op::SpecValue> Generator::scalar(const op::Param& p, const Assignm
     case op::Kind::kString:
       return op::SpecValue{p.fallback.index() == 0 ? "" : std::get<std::string>(p.fallback)};
     default: return std::nullopt;
-  }
-}
-
-void Generator::add_inferred_outputs(op::CallSpec& spec, const op::Call& call) const {
-  for (const uint8_t i : program_.outputs()) {
-    const op::Param& p = s_.params[i];
-    if (find(spec, p.name) != nullptr || call.args()[i].tag != YARD_TAG_TENSOR) continue;
-    op::TensorSpec t = op::spec_of(*call.args()[i].u.tensor);
-    t.device.reset();
-    spec.args.push_back({p.name, {std::move(t)}});
   }
 }
 

@@ -81,8 +81,6 @@ class Generator {
   // Returns nullopt if the tensors are inferred.
   std::optional<op::SpecValue> tensors(const op::Param& param, const Assignment& assignment);
   std::optional<op::SpecValue> scalar(const op::Param& param, const Assignment& assignment);
-  // Adds the inferred outputs to the spec, so that they get layouts, too.
-  void add_inferred_outputs(op::CallSpec& spec, const op::Call& call) const;
   // Many calls stay contiguous and aligned, so that kernels that require it are tested, too.
   void lay_out(op::CallSpec& spec);
   void lay_out(op::TensorSpec& tensor, bool written);

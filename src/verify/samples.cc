@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes sample calls on which to try rules.
-#include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
-#include <map>
-#include <numeric>
-#include <optional>
-#include <set>
-#include <variant>
 
 #include "base/lists.h"
-#include "op/call.h"
 #include "policy/clauses.h"
 #include "verify/generator.h"
 
@@ -149,10 +141,6 @@ class Sampler {
     if (seen_.insert(text).second) texts_.push_back(std::move(text));
   }
 
-  std::vector<DType> dtypes(const op::Param& p) const {
-    return p.variable.empty() ? std::vector<DType>{p.dtype} : types_.at(p.variable);
-  }
-
   // Returns values on both sides of each test of an axis, or all values if there are few.
   std::vector<Value> values(const policy::Conditions& conditions, uint16_t a) const {
     const Axis& axis = conditions.axes()[a];
@@ -164,7 +152,7 @@ class Sampler {
     for (const int64_t i : axis.domain) add({.i = i});
     if (to.empty() && axis.kind == Axis::Kind::kInteger &&
         axis.field.kind == op::Field::Kind::kDType)
-      for (const DType t : dtypes(s_.params[axis.field.sources[0].arg]))
+      for (const DType t : types_.at(s_.params[axis.field.sources[0].arg].variable))
         add({.i = static_cast<int64_t>(t)});
     const bool all = !to.empty();
     for (const int64_t cut : axis.cuts) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <yard/verify.h>
 
-#include <algorithm>
 #include <iterator>
 #include <sstream>
 
@@ -12,11 +11,9 @@
 #include "base/text.h"
 #include "dispatch/core.h"
 #include "functions/functions.h"
-#include "op/call.h"
 #include "plugin/loader.h"
 #include "verify/canary.h"
 #include "verify/conformance.h"
-#include "verify/kernel_runner.h"
 #include "verify/parsed_call.h"
 
 namespace yard {
