@@ -4,13 +4,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/lists.h"
 #include "base/text.h"
 #include "op/bind.h"
 #include "op/numbers.h"
-#include "op/program.h"
 
 namespace yard::op {
 namespace {

@@ -11,6 +11,28 @@ TensorSpec compact(const OutputSpec& output) {
   return {output.dtype, {output.shape.dims, output.shape.dims + output.shape.rank}};
 }
 
+SpecValue spec_value(const Param& p, const yard_value_t& v, Device call_device) {
+  const auto tensor = [&](const yard_tensor_t& t) {
+    TensorSpec s = spec_of(t);
+    if (*s.device == call_device) s.device.reset();
+    return s;
+  };
+  switch (v.tag) {
+    case YARD_TAG_TENSOR: return {tensor(*v.u.tensor)};
+    case YARD_TAG_FLOAT: return {shortest_float(v.u.f)};
+    case YARD_TAG_BOOL: return {v.u.i != 0};
+    case YARD_TAG_STRING: return {std::string(v.u.string, v.count)};
+    case YARD_TAG_LIST: {
+      std::vector<TensorSpec> list;
+      for (const yard_tensor_t* t : tensors_of(v)) list.push_back(tensor(*t));
+      return {std::move(list)};
+    }
+    default:
+      if (p.kind == Kind::kEnum) return {Word{p.enumerators.at(static_cast<size_t>(v.u.i))}};
+      return {v.u.i};
+  }
+}
+
 }  // namespace
 
 class CallBuilder {
@@ -177,32 +199,6 @@ Call Call::capture(const Program& program, const yard_value_t* args, uint32_t fl
                    Labels labels) {
   return CallBuilder(program).capture(args, flags, std::move(labels));
 }
-
-namespace {
-
-SpecValue spec_value(const Param& p, const yard_value_t& v, Device call_device) {
-  const auto tensor = [&](const yard_tensor_t& t) {
-    TensorSpec s = spec_of(t);
-    if (*s.device == call_device) s.device.reset();
-    return s;
-  };
-  switch (v.tag) {
-    case YARD_TAG_TENSOR: return {tensor(*v.u.tensor)};
-    case YARD_TAG_FLOAT: return {shortest_float(v.u.f)};
-    case YARD_TAG_BOOL: return {v.u.i != 0};
-    case YARD_TAG_STRING: return {std::string(v.u.string, v.count)};
-    case YARD_TAG_LIST: {
-      std::vector<TensorSpec> list;
-      for (const yard_tensor_t* t : tensors_of(v)) list.push_back(tensor(*t));
-      return {std::move(list)};
-    }
-    default:
-      if (p.kind == Kind::kEnum) return {Word{p.enumerators.at(static_cast<size_t>(v.u.i))}};
-      return {v.u.i};
-  }
-}
-
-}  // namespace
 
 CallSpec Call::to_spec(const Program& program) const {
   const Schema& s = program.schema();

@@ -2,9 +2,6 @@
 // Parses CallSpecs by recursive descent, and writes their canonical text.
 #include "op/call_spec.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>

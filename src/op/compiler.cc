@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiles a schema to a Program: the steps, and for simple schemas the quick check.
-#include <algorithm>
-#include <map>
-#include <optional>
 #include <set>
 
 #include "base/lists.h"
 #include "base/results.h"
 #include "op/numbers.h"
-#include "op/program.h"
 #include "op/steps.h"
 
 namespace yard::op {

@@ -2,8 +2,6 @@
 // The canonical text of schemas, and the check of what their grammar cannot express.
 #include "op/schema.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <set>

@@ -3,8 +3,6 @@
 #include <yard/policy.h>
 #include <yard/tensor.h>
 
-#include <algorithm>
-
 #include "base/text.h"
 #include "op/facts.h"
 

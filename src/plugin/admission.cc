@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <thread>
 
-#include "base/file.h"
 #include "base/results.h"
 #include "base/text.h"
 #include "plugin/scan.h"

@@ -2,10 +2,6 @@
 // The plugins that a loader has found, and questions about them.
 #include "plugin/loader.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-
 namespace yard::plugin {
 
 PluginState PluginRecord::state() const noexcept {

@@ -71,6 +71,26 @@ Refusal read_field(std::string_view key, std::string_view value, Manifest& to) {
   return fits ? Refusal() : invalid(key, value);
 }
 
+constexpr Code kInvalid = Code::kInvalidArgument, kUnsupported = Code::kUnsupported;
+
+// In the order of PluginReason.
+// clang-format off
+constexpr RefusalReason kReasons[] = {
+    {"none", Code::kOk}, {"not_found", Code::kNotFound}, {"unreadable", kInvalid},
+    {"relative_path", kInvalid}, {"writable_by_others", kInvalid}, {"too_large", kInvalid},
+    {"not_elf", kInvalid}, {"damaged", kInvalid}, {"other_machine", kUnsupported},
+    {"not_a_library", kInvalid}, {"no_manifest", kInvalid}, {"bad_manifest", kInvalid},
+    {"abi_too_new", kUnsupported}, {"abi_too_old", kUnsupported},
+    {"missing_feature", kUnsupported}, {"other_sanitizer", kUnsupported},
+    {"duplicate_name", Code::kConflict}, {"busy", Code::kWouldDeadlock},
+    {"bad_lock_file", kInvalid}, {"not_in_lock_file", kInvalid}, {"digest_differs", kInvalid},
+    {"not_verified", kInvalid}, {"cannot_open", kInvalid}, {"no_query", kInvalid},
+    {"query_declined", kUnsupported}, {"query_threw", kInvalid}, {"bad_descriptor", kInvalid},
+    {"manifest_differs", kInvalid}, {"conflict", Code::kConflict},
+    {"start_failed", kUnsupported},
+};
+// clang-format on
+
 }  // namespace
 
 Refusal parse_manifest(std::string_view text, Manifest& to) {
@@ -124,30 +144,6 @@ Refusal check_manifest(const Manifest& m, const Process& process) {
   }
   return {};
 }
-
-namespace {
-
-constexpr Code kInvalid = Code::kInvalidArgument, kUnsupported = Code::kUnsupported;
-
-// In the order of PluginReason.
-// clang-format off
-constexpr RefusalReason kReasons[] = {
-    {"none", Code::kOk}, {"not_found", Code::kNotFound}, {"unreadable", kInvalid},
-    {"relative_path", kInvalid}, {"writable_by_others", kInvalid}, {"too_large", kInvalid},
-    {"not_elf", kInvalid}, {"damaged", kInvalid}, {"other_machine", kUnsupported},
-    {"not_a_library", kInvalid}, {"no_manifest", kInvalid}, {"bad_manifest", kInvalid},
-    {"abi_too_new", kUnsupported}, {"abi_too_old", kUnsupported},
-    {"missing_feature", kUnsupported}, {"other_sanitizer", kUnsupported},
-    {"duplicate_name", Code::kConflict}, {"busy", Code::kWouldDeadlock},
-    {"bad_lock_file", kInvalid}, {"not_in_lock_file", kInvalid}, {"digest_differs", kInvalid},
-    {"not_verified", kInvalid}, {"cannot_open", kInvalid}, {"no_query", kInvalid},
-    {"query_declined", kUnsupported}, {"query_threw", kInvalid}, {"bad_descriptor", kInvalid},
-    {"manifest_differs", kInvalid}, {"conflict", Code::kConflict},
-    {"start_failed", kUnsupported},
-};
-// clang-format on
-
-}  // namespace
 
 std::span<const RefusalReason> reasons() noexcept { return kReasons; }
 

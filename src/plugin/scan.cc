@@ -89,47 +89,6 @@ Refusal check_libraries(const base::ElfReading& elf, bool allow_writable) {
   return {};
 }
 
-}  // namespace
-
-Refusal check_trusted(const std::string& path) {
-  const base::File file(::open(path.c_str(), O_PATH | O_CLOEXEC));
-  struct stat info;
-  if (!file || ::fstat(file.fd(), &info) != 0) return unreadable(errno);
-  return check_opened(path, file, S_ISDIR(info.st_mode));
-}
-
-PluginFile open_plugin_file(const std::string& path, const PluginSettings& settings,
-                            const Process& process) {
-  PluginFile to;
-  to.path = path;
-  to.refusal = [&]() -> Refusal {
-    if (!path.starts_with('/')) return {Reason::kRelativePath, "the path does not begin with '/'"};
-    YARD_RETURN_IF_REFUSED(open_file(to, settings));
-    const base::ElfReading elf = base::read_elf(to.file, YARD_MANIFEST_OWNER, YARD_MANIFEST_TYPE);
-    if (elf.problem != Reason::kNone) return {elf.problem, elf.detail};
-    if (elf.notes.empty())
-      return {Reason::kNoManifest,
-              "it has no note of Switchyard; YARD_MANIFEST in plugin.h makes one"};
-    if (elf.notes.size() > 1)
-      return {Reason::kBadManifest, "it has {} manifests", elf.notes.size()};
-    YARD_RETURN_IF_REFUSED(parse_manifest(elf.notes[0], to.manifest));
-    YARD_RETURN_IF_REFUSED(check_manifest(to.manifest, process));
-    return check_libraries(elf, settings.allow_writable);
-  }();
-  return to;
-}
-
-void PluginFile::hash() {
-  if (!file) return;
-  auto digest = base::sha256(file, static_cast<uint64_t>(id.size));
-  if (digest.ok())
-    sha256 = *std::move(digest);
-  else if (!refusal.refused())
-    refusal = {Reason::kUnreadable, digest.status()};
-}
-
-namespace {
-
 void search(const std::string& place, bool allow_writable, Found& found) {
   struct stat info {};
   Refusal refusal;
@@ -173,6 +132,43 @@ std::string installed_folder() {
 }
 
 }  // namespace
+
+Refusal check_trusted(const std::string& path) {
+  const base::File file(::open(path.c_str(), O_PATH | O_CLOEXEC));
+  struct stat info;
+  if (!file || ::fstat(file.fd(), &info) != 0) return unreadable(errno);
+  return check_opened(path, file, S_ISDIR(info.st_mode));
+}
+
+PluginFile open_plugin_file(const std::string& path, const PluginSettings& settings,
+                            const Process& process) {
+  PluginFile to;
+  to.path = path;
+  to.refusal = [&]() -> Refusal {
+    if (!path.starts_with('/')) return {Reason::kRelativePath, "the path does not begin with '/'"};
+    YARD_RETURN_IF_REFUSED(open_file(to, settings));
+    const base::ElfReading elf = base::read_elf(to.file, YARD_MANIFEST_OWNER, YARD_MANIFEST_TYPE);
+    if (elf.problem != Reason::kNone) return {elf.problem, elf.detail};
+    if (elf.notes.empty())
+      return {Reason::kNoManifest,
+              "it has no note of Switchyard; YARD_MANIFEST in plugin.h makes one"};
+    if (elf.notes.size() > 1)
+      return {Reason::kBadManifest, "it has {} manifests", elf.notes.size()};
+    YARD_RETURN_IF_REFUSED(parse_manifest(elf.notes[0], to.manifest));
+    YARD_RETURN_IF_REFUSED(check_manifest(to.manifest, process));
+    return check_libraries(elf, settings.allow_writable);
+  }();
+  return to;
+}
+
+void PluginFile::hash() {
+  if (!file) return;
+  auto digest = base::sha256(file, static_cast<uint64_t>(id.size));
+  if (digest.ok())
+    sha256 = *std::move(digest);
+  else if (!refusal.refused())
+    refusal = {Reason::kUnreadable, digest.status()};
+}
 
 bool privileged() noexcept { return ::getauxval(AT_SECURE) != 0; }
 

@@ -4,9 +4,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <set>
-
-#include "base/lists.h"
 #include "policy/config_files.h"
 #include "policy/config_rows.h"
 #include "policy/process.h"

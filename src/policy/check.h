@@ -31,7 +31,6 @@ struct Known {
 std::vector<ConfigProblem> check_config(const Config& config, const Known& known,
                                         RulesByOp* compiled = nullptr);
 
-// Adds the problems of check_config() to the reading.
 void check_reading(ConfigReading& reading, const Known& known, RulesByOp* compiled = nullptr);
 
 struct Where {

@@ -5,7 +5,6 @@
 
 #include <limits>
 
-#include "base/lists.h"
 #include "policy/check.h"
 #include "policy/config_rows.h"
 #include "policy/process.h"
@@ -92,8 +91,6 @@ std::vector<uint32_t> OpRules::match(const CallView& call) const {
     if (conditions_.hold(clauses()[i].when, truth)) to.push_back(i);
   return to;
 }
-
-// ---- Compiling rules ----
 
 OpRules compile_rules(const Config& config, const op::Program& program, RuleReport* report) {
   OpRules to;

@@ -164,7 +164,6 @@ class Clauses {
   std::span<const Clause> own() const noexcept { return own_; }
   const Clause& clause(size_t i) const;
   size_t size() const noexcept { return own_.size() + of_rules().size(); }
-  // Finds a clause of a policy, or returns null.
   const Clause* find(Clause::Act act) const;
   // Returns the source of the clause, such as "deny_vendors" or "rule 'wide rows' (rules.yaml:7)".
   std::string text(const Clause& c) const;

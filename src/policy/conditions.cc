@@ -7,7 +7,6 @@
 #include <tuple>
 
 #include "base/lists.h"
-#include "base/text.h"
 #include "base/yaml.h"
 #include "policy/words.h"
 
@@ -19,99 +18,6 @@ bool in_run(const Test& t) noexcept {
   return t.kind == Test::Kind::kInteger && t.integer.kind == op::IntegerTest::Kind::kRange &&
          (t.integer.b == INT64_MAX || t.integer.a == t.integer.b);
 }
-
-}  // namespace
-
-// Tests in runs come first, in their order.
-bool Test::operator<(const Test& o) const {
-  const auto rank = [](const Test& t) {
-    return std::tuple_cat(
-        std::tuple(!in_run(t), t.axis, t.integer.a == t.integer.b),
-        std::tie(t.integer.a, t.integer.b, t.integer.kind, t.kind, t.of, t.integers, t.texts));
-  };
-  return rank(*this) < rank(o);
-}
-
-bool Test::holds_for(std::string_view text) const {
-  if (kind == Kind::kRegex)
-    return std::ranges::any_of(regexes, [&](const Regex& regex) { return regex.matches(text); });
-  if (kind == Kind::kGlob)
-    return std::ranges::any_of(texts, [&](auto& glob) { return glob_matches(glob, text); });
-  return base::contains(texts, text);
-}
-
-bool Test::holds(const AxisValue& v) const {
-  const auto lists = [&](int64_t i) {
-    return std::binary_search(integers.begin(), integers.end(), i);
-  };
-  if (kind == Kind::kInteger) return integer.holds(v.i);
-  if (kind == Kind::kOneOf) return lists(v.i);
-  if (kind == Kind::kDeviceOneOf) return lists(v.i) || lists(v.i & ~int64_t{0xffff});
-  if (of != FieldType::kDevice && of != FieldType::kPlatform) return holds_for(v.s);
-  // Axis::read() encodes the device in this way.
-  const std::string type = to_string(Device{static_cast<int32_t>(v.i >> 16), 0});
-  return holds_for(type) ||
-         (of == FieldType::kDevice && holds_for(fmt::format("{}:{}", type, (v.i & 0xffff) - 1)));
-}
-
-void Test::add_cuts(std::vector<int64_t>& to) const {
-  if (kind == Kind::kInteger) integer.add_cuts(to);
-  if (kind == Kind::kOneOf)
-    for (const int64_t i : integers) op::IntegerTest::equals(i).add_cuts(to);
-}
-
-void Conditions::answer(const Run& run, const AxisValue& v, uint8_t* truth) const {
-  const auto fill = [&](size_t from, size_t to, uint8_t yes, uint8_t no) {
-    for (size_t i = from; i < to; ++i) truth[2 * i] = yes, truth[2 * i + 1] = no;
-  };
-  if (!v.there) return fill(0, run.count, 0, 0);
-  const auto tests = std::span(tests_).subspan(run.first, run.count);
-  const auto is_below = [&](const Test& t) {
-    if (t.kind == Test::Kind::kTextOneOf) return t.texts[0] < v.s;
-    return t.integer.a < v.i || (run.at_least && t.integer.a == v.i);
-  };
-  const auto first = std::partition_point(tests.begin(), tests.end(), is_below);
-  const auto below = static_cast<size_t>(first - tests.begin());
-  fill(0, below, run.at_least ? 1 : 0, run.at_least ? 0 : 1);
-  fill(below, run.count, 0, 1);
-  if (!run.at_least && first != tests.end() && first->holds(v)) fill(below, below + 1, 1, 0);
-}
-
-void Conditions::read(const CallView& call, std::vector<AxisValue>& values) const {
-  values.clear();
-  for (const Axis& axis : axes_) values.push_back(axis.read(call));
-}
-
-void Conditions::evaluate(const std::vector<AxisValue>& values, std::vector<uint8_t>& to) const {
-  to.resize(2 * tests_.size() + 1);
-  to.back() = 1;
-  uint8_t* truth = to.data();
-  for (const Run& run : runs_) answer(run, values[run.axis], truth + 2 * size_t{run.first});
-  for (size_t i = in_runs_; i < tests_.size(); ++i) {
-    const AxisValue& v = values[tests_[i].axis];
-    const bool yes = v.there && tests_[i].holds(v);
-    truth[2 * i] = yes ? 1 : 0;
-    truth[2 * i + 1] = v.there && !yes ? 1 : 0;
-  }
-}
-
-void Conditions::fold(const CallView& call, uint64_t* words) const {
-  std::fill_n(words, key_words_, 0);
-  for (const Axis& axis : axes_) {
-    if (axis.bits == 0) continue;
-    const AxisValue v = axis.read(call);
-    words[axis.first_bit / 64] |= axis.class_of(v) << axis.first_bit % 64;
-    auto bit = axis.first_bit + axis.bits - static_cast<uint32_t>(axis.patterns.size());
-    for (const uint32_t t : axis.patterns) {
-      words[bit / 64] |= uint64_t{v.there && tests_[t].holds(v)} << bit % 64;
-      ++bit;
-    }
-  }
-}
-
-// ---- Compiling ----
-
-namespace {
 
 bool is_pattern(Operator op) { return op == Operator::kMatch || op == Operator::kRegex; }
 
@@ -281,6 +187,95 @@ struct TestMaker {
 };
 
 }  // namespace
+
+// Tests in runs come first, in their order.
+bool Test::operator<(const Test& o) const {
+  const auto rank = [](const Test& t) {
+    return std::tuple_cat(
+        std::tuple(!in_run(t), t.axis, t.integer.a == t.integer.b),
+        std::tie(t.integer.a, t.integer.b, t.integer.kind, t.kind, t.of, t.integers, t.texts));
+  };
+  return rank(*this) < rank(o);
+}
+
+bool Test::holds_for(std::string_view text) const {
+  if (kind == Kind::kRegex)
+    return std::ranges::any_of(regexes, [&](const Regex& regex) { return regex.matches(text); });
+  if (kind == Kind::kGlob)
+    return std::ranges::any_of(texts, [&](auto& glob) { return glob_matches(glob, text); });
+  return base::contains(texts, text);
+}
+
+bool Test::holds(const AxisValue& v) const {
+  const auto lists = [&](int64_t i) {
+    return std::binary_search(integers.begin(), integers.end(), i);
+  };
+  if (kind == Kind::kInteger) return integer.holds(v.i);
+  if (kind == Kind::kOneOf) return lists(v.i);
+  if (kind == Kind::kDeviceOneOf) return lists(v.i) || lists(v.i & ~int64_t{0xffff});
+  if (of != FieldType::kDevice && of != FieldType::kPlatform) return holds_for(v.s);
+  // Axis::read() encodes the device in this way.
+  const std::string type = to_string(Device{static_cast<int32_t>(v.i >> 16), 0});
+  return holds_for(type) ||
+         (of == FieldType::kDevice && holds_for(fmt::format("{}:{}", type, (v.i & 0xffff) - 1)));
+}
+
+void Test::add_cuts(std::vector<int64_t>& to) const {
+  if (kind == Kind::kInteger) integer.add_cuts(to);
+  if (kind == Kind::kOneOf)
+    for (const int64_t i : integers) op::IntegerTest::equals(i).add_cuts(to);
+}
+
+void Conditions::answer(const Run& run, const AxisValue& v, uint8_t* truth) const {
+  const auto fill = [&](size_t from, size_t to, uint8_t yes, uint8_t no) {
+    for (size_t i = from; i < to; ++i) truth[2 * i] = yes, truth[2 * i + 1] = no;
+  };
+  if (!v.there) return fill(0, run.count, 0, 0);
+  const auto tests = std::span(tests_).subspan(run.first, run.count);
+  const auto is_below = [&](const Test& t) {
+    if (t.kind == Test::Kind::kTextOneOf) return t.texts[0] < v.s;
+    return t.integer.a < v.i || (run.at_least && t.integer.a == v.i);
+  };
+  const auto first = std::partition_point(tests.begin(), tests.end(), is_below);
+  const auto below = static_cast<size_t>(first - tests.begin());
+  fill(0, below, run.at_least ? 1 : 0, run.at_least ? 0 : 1);
+  fill(below, run.count, 0, 1);
+  if (!run.at_least && first != tests.end() && first->holds(v)) fill(below, below + 1, 1, 0);
+}
+
+void Conditions::read(const CallView& call, std::vector<AxisValue>& values) const {
+  values.clear();
+  for (const Axis& axis : axes_) values.push_back(axis.read(call));
+}
+
+void Conditions::evaluate(const std::vector<AxisValue>& values, std::vector<uint8_t>& to) const {
+  to.resize(2 * tests_.size() + 1);
+  to.back() = 1;
+  uint8_t* truth = to.data();
+  for (const Run& run : runs_) answer(run, values[run.axis], truth + 2 * size_t{run.first});
+  for (size_t i = in_runs_; i < tests_.size(); ++i) {
+    const AxisValue& v = values[tests_[i].axis];
+    const bool yes = v.there && tests_[i].holds(v);
+    truth[2 * i] = yes ? 1 : 0;
+    truth[2 * i + 1] = v.there && !yes ? 1 : 0;
+  }
+}
+
+void Conditions::fold(const CallView& call, uint64_t* words) const {
+  std::fill_n(words, key_words_, 0);
+  for (const Axis& axis : axes_) {
+    if (axis.bits == 0) continue;
+    const AxisValue v = axis.read(call);
+    words[axis.first_bit / 64] |= axis.class_of(v) << axis.first_bit % 64;
+    auto bit = axis.first_bit + axis.bits - static_cast<uint32_t>(axis.patterns.size());
+    for (const uint32_t t : axis.patterns) {
+      words[bit / 64] |= uint64_t{v.there && tests_[t].holds(v)} << bit % 64;
+      ++bit;
+    }
+  }
+}
+
+// ---- Compiling ----
 
 bool ConditionCompiler::add(const OpField& field, Operator op, const Condition& c, Wrong& wrong) {
   TestMaker maker{field, op, c, wrong};

@@ -5,22 +5,15 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <system_error>
-#include <tuple>
 
 #include "base/file.h"
-#include "base/lists.h"
-#include "base/text.h"
 #include "base/trusted_path.h"
 #include "policy/clauses.h"
 #include "policy/config_rows.h"
 
 namespace yard::policy {
-
-// ---- Problems ----
 
 static constexpr size_t kMostProblems = 200;
 
@@ -60,8 +53,6 @@ void FileProblems::add_shown(base::YamlMark mark, std::string path, std::string 
     to.push_back({Severity::kError, name, mark.line, mark.column, std::move(path), std::move(found),
                   std::move(right)});
 }
-
-// ---- Files ----
 
 namespace {
 

@@ -4,11 +4,7 @@
 #include <fmt/ranges.h>
 #include <yard/config.h>
 
-#include <algorithm>
-
 #include "base/json.h"
-#include "base/text.h"
-#include "base/yaml.h"
 #include "policy/config_files.h"
 #include "policy/config_rows.h"
 #include "policy/fields.h"
@@ -199,24 +195,7 @@ class Differ {
   }
 };
 
-}  // namespace
-
-std::string to_yaml(const Config& config) {
-  std::string text;
-  print(tree_of(config), "", text);
-  return text;
-}
-
-std::vector<ConfigChange> diff(const Config& before, const Config& after) {
-  const YamlNode a = tree_of(before), b = tree_of(after);
-  Differ d;
-  d.compare("", &a, &b);
-  return std::move(d.changes);
-}
-
 // ---- JSON Schema, from the rows that the reader uses ----
-
-namespace {
 
 std::string object_of(policy::Keys keys);
 
@@ -291,6 +270,19 @@ std::string schema_of_conditions() {
 }
 
 }  // namespace
+
+std::string to_yaml(const Config& config) {
+  std::string text;
+  print(tree_of(config), "", text);
+  return text;
+}
+
+std::vector<ConfigChange> diff(const Config& before, const Config& after) {
+  const YamlNode a = tree_of(before), b = tree_of(after);
+  Differ d;
+  d.compare("", &a, &b);
+  return std::move(d.changes);
+}
 
 std::string config_json_schema() {
   constexpr const char* kScalar = R"({"type": ["string", "number", "boolean"]})";

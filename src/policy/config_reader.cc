@@ -2,10 +2,6 @@
 // Turns the YAML tree of one rule file into a Config.
 #include <fmt/format.h>
 
-#include <algorithm>
-
-#include "base/lists.h"
-#include "base/text.h"
 #include "policy/config_files.h"
 #include "policy/config_rows.h"
 

@@ -4,11 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
-
-#include "base/lists.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "policy/config_rows.h"
 #include "policy/process.h"
 

@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "base/lists.h"
-#include "base/text.h"
 #include "base/yaml.h"
 #include "policy/words.h"
 
@@ -25,6 +24,38 @@ int layout_of(const yard_value_t& v) {
     loosest = std::max(loosest, (facts & YARD_FACTS_COMPACT) != 0 ? 0 : strided);
   }
   return loosest;
+}
+
+constexpr std::string_view kLabel = "label.";
+
+bool always_given(const op::Field& f, const std::vector<op::Param>& params) {
+  for (uint32_t i = 0; i < f.count; ++i) {
+    const op::Param& p = params[f.sources[i].arg];
+    const bool plain = f.kind == op::Field::Kind::kCount || p.kind != op::Kind::kTensorList;
+    if (!p.optional && plain) return true;
+  }
+  return false;
+}
+
+OpField label(std::string field, std::string_view name, bool whole = false) {
+  const auto kind = whole ? Axis::Kind::kLabelInteger : Axis::Kind::kLabel;
+  return {std::move(field),
+          whole ? FieldType::kWhole : FieldType::kText,
+          {.kind = kind, .optional = true, .label = std::string(name)},
+          {}};
+}
+
+// Returns the tensor whose dtype is the call's: inputs before outputs, required before optional.
+int lead_tensor(const std::vector<op::Param>& params) {
+  int best = -1, rank = 100;
+  for (size_t i = 0; i < params.size(); ++i) {
+    const op::Param& p = params[i];
+    if (!p.is_tensor()) continue;
+    const int r =
+        (p.optional ? 4 : 0) + (p.kind == op::Kind::kTensorList ? 2 : 0) + (p.is_output() ? 1 : 0);
+    if (r < rank) rank = r, best = static_cast<int>(i);
+  }
+  return best;
 }
 
 }  // namespace
@@ -88,44 +119,6 @@ uint64_t Axis::class_of(const AxisValue& v) const {
   const bool known = at != words.end() && *at == v.s;
   return base + (known ? static_cast<uint64_t>(at - words.begin()) + 1 : 0);
 }
-
-// ---- Names ----
-
-namespace {
-
-constexpr std::string_view kLabel = "label.";
-
-bool always_given(const op::Field& f, const std::vector<op::Param>& params) {
-  for (uint32_t i = 0; i < f.count; ++i) {
-    const op::Param& p = params[f.sources[i].arg];
-    const bool plain = f.kind == op::Field::Kind::kCount || p.kind != op::Kind::kTensorList;
-    if (!p.optional && plain) return true;
-  }
-  return false;
-}
-
-OpField label(std::string field, std::string_view name, bool whole = false) {
-  const auto kind = whole ? Axis::Kind::kLabelInteger : Axis::Kind::kLabel;
-  return {std::move(field),
-          whole ? FieldType::kWhole : FieldType::kText,
-          {.kind = kind, .optional = true, .label = std::string(name)},
-          {}};
-}
-
-// Returns the tensor whose dtype is the call's: inputs before outputs, required before optional.
-int lead_tensor(const std::vector<op::Param>& params) {
-  int best = -1, rank = 100;
-  for (size_t i = 0; i < params.size(); ++i) {
-    const op::Param& p = params[i];
-    if (!p.is_tensor()) continue;
-    const int r =
-        (p.optional ? 4 : 0) + (p.kind == op::Kind::kTensorList ? 2 : 0) + (p.is_output() ? 1 : 0);
-    if (r < rank) rank = r, best = static_cast<int>(i);
-  }
-  return best;
-}
-
-}  // namespace
 
 OpFields::OpFields(const op::Program& program) {
   using Kind = Axis::Kind;

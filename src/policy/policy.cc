@@ -3,10 +3,6 @@
 #include <fmt/format.h>
 #include <yard/policy.h>
 
-#include <algorithm>
-
-#include "base/lists.h"
-#include "base/text.h"
 #include "policy/config_rows.h"
 #include "policy/process.h"
 
@@ -45,6 +41,21 @@ const char* word_of(std::span<const char* const> words, Enum value) noexcept {
   return index < words.size() ? words[index] : "?";
 }
 
+Status bad(std::string text) {
+  return Status(Code::kInvalidArgument, "policy: " + std::move(text));
+}
+
+Status check_token(const std::string& op, const std::string& token) {
+  const auto colon = token.find(':');
+  const std::string head = token.substr(0, colon);
+  if (colon == std::string::npos ? parse_kind(token).has_value()
+                                 : (head == "vendor" || head == "impl") && colon + 1 < token.size())
+    return {};
+  return bad(fmt::format("per_op['{}'] holds '{}'; expected {}{}", op, token,
+                         policy::shape::kTokens.expected,
+                         base::did_you_mean(token, {"default", "vendor", "reference"})));
+}
+
 }  // namespace
 
 const char* to_string(Policy::RetryInplace r) noexcept { return word_of(policy::kRetryWords, r); }
@@ -63,27 +74,6 @@ Policy merge(const Policy& weaker, const Policy& stronger) {
   policy::merge_weaker(strong, weak);
   return strong;
 }
-
-// ---- Validation ----
-
-namespace {
-
-Status bad(std::string text) {
-  return Status(Code::kInvalidArgument, "policy: " + std::move(text));
-}
-
-Status check_token(const std::string& op, const std::string& token) {
-  const auto colon = token.find(':');
-  const std::string head = token.substr(0, colon);
-  if (colon == std::string::npos ? parse_kind(token).has_value()
-                                 : (head == "vendor" || head == "impl") && colon + 1 < token.size())
-    return {};
-  return bad(fmt::format("per_op['{}'] holds '{}'; expected {}{}", op, token,
-                         policy::shape::kTokens.expected,
-                         base::did_you_mean(token, {"default", "vendor", "reference"})));
-}
-
-}  // namespace
 
 Status validate(const Policy& p) {
   for (const auto& [op, order] : p.per_op) {
@@ -186,8 +176,6 @@ std::vector<Explanation::PolicyNote> notes(std::span<const Source> sources) {
   }
   return to;
 }
-
-// ---- Modes ----
 
 Result<std::shared_ptr<const ProgramMode>> make_mode(std::string_view name, ModeProvider provider) {
   constexpr size_t kLongestName = 64;

@@ -24,8 +24,6 @@ Policy combine(std::span<const Source> sources);
 std::vector<Explanation::PolicyNote> notes(std::span<const Source> sources);
 std::vector<Explanation::PolicyNote> notes(const Policy& policy, const char* source);
 
-// ---- Modes of the program ----
-
 struct ProgramMode {  // immutable once published
   const char* name;   // never freed: result records point to it
   ModeProvider provider;

@@ -4,14 +4,11 @@
 #include <fmt/format.h>
 #include <yard/detail/function.h>
 
-#include <algorithm>
 #include <cstddef>
 
 #include "base/lists.h"
 #include "base/results.h"
 #include "base/text.h"
-#include "op/schema.h"
-#include "registry/features.h"
 
 namespace yard::registry {
 namespace {
