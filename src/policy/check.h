@@ -57,8 +57,7 @@ struct Findings {
 // Checks numbers and words that were set in code, where files are written, and the breaker.
 void check_settings(const Known& known, Findings& to);
 
-// ---- conflicts.cc: statements that exclude, cover or contradict each other. They are valid but
-// never intended, and are applied as a runtime would apply them ----
+// ---- conflicts.cc: statements of one Config that exclude, cover or contradict each other ----
 
 // An op under all statements of a Config. Borrows the name.
 struct OpUnderConfig {

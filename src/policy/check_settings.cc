@@ -55,6 +55,7 @@ void check_set(const M& value, const ValueForm& form, const Path& path, Findings
                  advice(value[i], words, ""));
   }
 }
+
 // Only the program (its values have no line) may choose where to write. `inside` is the folder.
 void check_output(const std::string& path, const fs::path& inside, const Where& where,
                   const Known& known, Findings& to) {

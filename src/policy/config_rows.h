@@ -92,8 +92,7 @@ constexpr Field<T, M> field(const char* name, M T::*member, ValueForm form, cons
   return {{options, name, form, meaning, keys_of<M>()}, member, place};
 }
 
-inline constexpr double kDay = 86'400, kMostCalls = 10'000;
-inline constexpr double kMostStateBytes = 1e15;
+inline constexpr double kDay = 86'400, kMostCalls = 10'000, kMostStateBytes = 1e15;
 inline constexpr int kDefaultPriority = 50, kMostPriority = 1000;
 inline constexpr const char* kConfigVersion = "1.0";
 

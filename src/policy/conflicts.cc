@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds statements of one Config that exclude, cover or contradict each other.
+// Applies the statements of a Config as a runtime would, and reports those that make no sense.
 #include "policy/check.h"
 
 #include <fmt/format.h>
