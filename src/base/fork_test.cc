@@ -3,12 +3,14 @@
 // child calls, and the order of ranks.
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <memory>
 #include <thread>
 #include <vector>
 
 #include "base/mutex.h"
 #include "base/reclaimer.h"
+#include "base/tasks.h"
 #include "base/testing_fork.h"
 
 namespace yard::base {
@@ -121,6 +123,19 @@ TEST(InChild, IsCalledInOrderOnceTheMutexesAreFree) {
   }));
   EXPECT_TRUE(called.empty());
   EXPECT_EQ(forks(), before);
+}
+
+TEST(EndOnOwnThread, AChildThatReturnsFromTheFunctionEndsAtOnce) {
+  std::fflush(nullptr);  // the child exits by exit()
+  pid_t child = -1;
+  end_on_own_thread([&] {
+    if ((child = ::fork()) == 0) end_after_a_minute();
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  ASSERT_GT(child, 0);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(4));
 }
 
 TEST(OpeningLibrary, AForkWaitsForItAtMostASecondAndNotInsideOfForeignCode) {

@@ -255,7 +255,9 @@ struct Enders {
     struct Running {
       Enders& all;
       size_t& left;
+      const uint64_t process = forks();
       ~Running() {
+        if (forks() != process) return;  // the child has no counts of its parent
         const std::lock_guard l(all.lock);
         --left, --all.threads;
         all.changed.notify_all();
