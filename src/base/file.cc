@@ -165,7 +165,10 @@ std::string finish(SHA256_CTX& context) {
 }  // namespace
 
 File make_file(const std::function<int()>& make) {
-  // Always take the lock, because another thread may hold a low descriptor for a moment only.
+  // Open by the program, and not held for a moment by another thread that is in this function.
+  const auto is_open = [](int fd) { return (::fcntl(fd, F_GETFL) & O_PATH) == 0; };
+  if (is_open(STDIN_FILENO) && is_open(STDOUT_FILENO) && is_open(STDERR_FILENO))
+    return File(make());  // without the lock, because a fork waits for it and opening may hang
   const std::lock_guard lock(g_low_lock);
   unsigned held = 0;
   int fd;  // writing to it fails as if it were closed

@@ -23,6 +23,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/testing_fork.h"
 
 namespace yard::base {
 namespace {
@@ -348,6 +349,24 @@ TEST_F(WriteFile, NeverReplacesADeviceOrASocket) {
   EXPECT_TRUE(fs::is_socket(file("socket")));
   ::close(fd);
   EXPECT_EQ(files(), 3u);
+}
+
+// Opening a file of a slow disk may take long.
+TEST(MakeFile, AFileThatIsSlowToOpenHoldsUpNoFork) {
+  std::atomic<bool> opening{false}, open{false};
+  std::thread slow([&] {
+    make_file([&] {
+      opening = true;
+      for (int i = 0; i < 500 && !open; ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      return -1;
+    });
+    open = true;
+  });
+  while (!opening) std::this_thread::yield();
+  EXPECT_TRUE(true_in_child([] { return true; }));
+  EXPECT_FALSE(open.exchange(true));
+  slow.join();
 }
 
 }  // namespace
