@@ -83,7 +83,10 @@ std::string DynamicLibrary::close() {
   dlclose(std::exchange(handle_, nullptr));
   OpenLibraries& all = process_wide<OpenLibraries>();
   std::unique_lock lock(all.lock);
-  const bool in_use = --all.counts[dynamic_] > 0;
+  // If memory ran out in open(), the library was not counted.
+  const auto count = all.counts.find(dynamic_);
+  const bool in_use = count != all.counts.end() && --count->second > 0;
+  if (count != all.counts.end() && !in_use) all.counts.erase(count);
   lock.unlock();
   return !in_use && section_of(dynamic_) == dynamic_ ? pinned_by_ : "";
 }
