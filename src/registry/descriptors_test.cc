@@ -21,6 +21,12 @@ using testing::kernel_of;
 using testing::kNorm;
 using testing::op_of;
 
+TEST(Reasons, FiguresAreFilledInOnce) {
+  const int64_t figures[3] = {1, -20, 3};
+  EXPECT_EQ(fill_in("{0} of {1}, {2}", figures), "1 of -20, 3");
+  EXPECT_EQ(fill_in("{{0}} {3} {0 {", figures), "{1} {3} {0 {");
+}
+
 std::string why(const yard_op_t& d) { return read_op(d, {}).status().to_string(); }
 std::string why(const yard_backend_t& d) { return read_backend(d, {}).status().to_string(); }
 std::string why(const yard_kernel_t& d) { return read_kernel(d, {}).status().to_string(); }

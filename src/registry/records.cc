@@ -104,9 +104,9 @@ std::string difference(const Op& a, const Op& b) {
 
 std::string fill_in(std::string_view text, const int64_t figures[3]) {
   std::string out(text);
-  for (const char* const mark : {"{0}", "{1}", "{2}"})
-    for (size_t at = 0; (at = out.find(mark, at)) != out.npos;)
-      out.replace(at, 3, std::to_string(figures[mark[1] - '0']));
+  for (size_t at = 0; (at = out.find('{', at)) != out.npos; ++at)
+    for (const char* const mark : {"{0}", "{1}", "{2}"})
+      if (out.compare(at, 3, mark) == 0) out.replace(at, 3, std::to_string(figures[mark[1] - '0']));
   return out;
 }
 
