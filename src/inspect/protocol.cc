@@ -37,7 +37,12 @@ class Reader {
   bool boolean(bool on) { return add({Kind::kSwitch, on ? "true" : "false"}); }
   bool number_integer(int64_t n) { return add({Kind::kNumber, std::to_string(n)}); }
   bool number_unsigned(uint64_t n) { return add({Kind::kNumber, std::to_string(n)}); }
-  bool number_float(double, const std::string& as) { return add({Kind::kNumber, as}); }
+  bool number_float(double, std::string as) {
+    // The library has replaced the point by that of the process's locale.
+    const size_t point = as.find_first_not_of("+-0123456789eE");
+    if (point != as.npos) as[point] = '.';
+    return add({Kind::kNumber, std::move(as)});
+  }
   bool string(const std::string& s) { return add({Kind::kText, base::json_string(s), {}, s}); }
   bool binary(const nlohmann::json::binary_t&) { return false; }  // JSON text cannot contain this
   bool start_object(size_t) { return begin(Kind::kObject); }

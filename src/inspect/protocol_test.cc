@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <clocale>
 #include <nlohmann/json.hpp>
 
 namespace yard::inspect {
@@ -48,6 +50,20 @@ TEST(Request, ValuesOfEveryKindAreRead) {
   EXPECT_EQ(text(*find(r.args, "object"), "d"), "\n");
   EXPECT_EQ(number(r.args, "real", 9), 9);
   EXPECT_EQ(number(*find(r.args, "object"), "missing", 9), 9);
+}
+
+TEST(Request, NumbersKeepTheirPointInEveryLocale) {
+  const std::string before = std::setlocale(LC_NUMERIC, nullptr);
+  const char* const names[] = {"de_DE.UTF-8", "de_DE", "fr_FR.UTF-8", "fr_FR"};
+  if (std::ranges::none_of(names, [](auto n) { return std::setlocale(LC_NUMERIC, n) != nullptr; }))
+    GTEST_SKIP() << "no locale here has a comma in numbers";
+  Request r;
+  const Status s =
+      parse_request(R"({"v": 1, "id": -1.5e3, "command": "a", "args": {"x": [0.25, 7]}})", r);
+  std::setlocale(LC_NUMERIC, before.c_str());
+  ASSERT_TRUE(s.ok()) << s.to_string();
+  EXPECT_EQ(r.id.json, "-1.5e3");
+  EXPECT_EQ(r.args.json, R"({"x":[0.25,7]})");
 }
 
 TEST(Request, WhatIsWrongIsNamed) {

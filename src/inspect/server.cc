@@ -230,11 +230,12 @@ class Loop {
     set_deadline(c);
     if (line.empty()) return;
     Request request;
-    Result<std::string> result = run(c, line, request);
-    if (result.ok() && result->size() > limits_.answer)
-      result = base::failure(Code::kUnsupported, "the answer has {} bytes, at most {} are sent",
-                             result->size(), limits_.answer);
-    c.out = answer(request, result) + '\n';
+    c.out = answer(request, run(c, line, request));
+    if (c.out.size() > limits_.answer)
+      c.out = answer(
+          request, base::failure(Code::kUnsupported, "the answer has {} bytes, at most {} are sent",
+                                 c.out.size(), limits_.answer));
+    c.out += '\n';
     c.sent = 0;
     set_deadline(c);
   }

@@ -194,6 +194,12 @@ TEST_F(ServerTest, AnswersThatAreTooLongAreErrors) {
               HasSubstr("at most 1048576 are sent"));
 }
 
+TEST_F(ServerTest, TheLimitOfAnAnswerIsThatOfItsLine) {
+  start({.answer = (8 << 20) + 10});  // the result of "large" has two bytes more than 8 MiB
+  EXPECT_THAT(Raw(socket()).ask(R"({"v": 1, "id": 1, "command": "large"})"),
+              HasSubstr("at most 8388618 are sent"));
+}
+
 TEST_F(ServerTest, ClosesSlowAndIdleConnections) {
   start({.request_time = milliseconds(100), .idle_time = milliseconds(300)});
   Raw slow(socket());
