@@ -51,6 +51,7 @@ struct OpenLibraries {
 }  // namespace
 
 Result<DynamicLibrary> DynamicLibrary::open(const File& file, const std::string& path) {
+  OpenLibraries& all = process_wide<OpenLibraries>();  // made here, where memory may run out
   DynamicLibrary library;
   const std::string name = new_name_of(file);
   library.pinned_by_ = what_pins(file);
@@ -66,7 +67,6 @@ Result<DynamicLibrary> DynamicLibrary::open(const File& file, const std::string&
   struct link_map* map = nullptr;
   dlinfo(library.handle_, RTLD_DI_LINKMAP, &map);
   library.dynamic_ = map->l_ld;
-  OpenLibraries& all = process_wide<OpenLibraries>();
   const std::lock_guard lock(all.lock);
   ++all.counts[library.dynamic_];
   return library;

@@ -20,8 +20,9 @@ namespace yard::testing {
 using base::FailingAllocations;
 
 inline constexpr Op<void(Out, In, int)> copy{"copy"};
-inline constexpr FailingAllocations::Which kEach[] = {FailingAllocations::kOne,
-                                                      FailingAllocations::kAllLater};
+// What kOne leaves behind could serve kAllLater, so kAllLater comes first.
+inline constexpr FailingAllocations::Which kEach[] = {FailingAllocations::kAllLater,
+                                                      FailingAllocations::kOne};
 
 #if defined(YARD_UNDER_ASAN) || defined(YARD_UNDER_TSAN)
 inline constexpr bool kSanitized = true;
