@@ -59,6 +59,7 @@ namespace detail {
 
 template <class H, class... P, class O, class M, class... T>
 YARD_MODE_TAG Result<H> make_handle(const O& op, const M& make, const T&... tensors) {
+  static_assert(sizeof...(T) == TypedForm<P...>::kTensors, "a handle takes all tensors of its op");
   Status why;
   Site* site = op.attached(&why);
   if (site == nullptr) return why;
@@ -72,16 +73,12 @@ YARD_MODE_TAG Result<H> make_handle(const O& op, const M& make, const T&... tens
 
 // Takes the op's tensors in order (absent ones as std::nullopt). `op` may be an OpOn.
 template <template <class> class O, class... P, class... T>
-requires(sizeof...(T) ==
-         detail::kTensors<P...>) YARD_MODE_TAG Result<Bound<P...>> bind(const O<void(P...)>& op,
-                                                                        const T&... tensors) {
+YARD_MODE_TAG Result<Bound<P...>> bind(const O<void(P...)>& op, const T&... tensors) {
   return detail::make_handle<Bound<P...>, P...>(op, detail::make_bound, tensors...);
 }
 // Pins the kernel that is selected now, and its plugin. Later changes do not affect the handle.
 template <template <class> class O, class... P, class... T>
-requires(sizeof...(T) ==
-         detail::kTensors<P...>) YARD_MODE_TAG Result<Frozen<P...>> freeze(const O<void(P...)>& op,
-                                                                           const T&... tensors) {
+YARD_MODE_TAG Result<Frozen<P...>> freeze(const O<void(P...)>& op, const T&... tensors) {
   return detail::make_handle<Frozen<P...>, P...>(op, detail::make_frozen, tensors...);
 }
 

@@ -142,7 +142,6 @@ class alignas(16) TensorView {
     if (data == nullptr || !form_.is_exact()) v.find_form(dtype());
     return v;
   }
-  YARD_API TensorView with_origin(void* origin) const noexcept;  // the caller's own object
 
   // Device, dtype, rank, sizes and strides in two words, the key of the call memo. Several tensors
   // may share an inexact form (no data, rank above 4, very large sizes, unusual strides).

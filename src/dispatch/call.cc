@@ -282,10 +282,9 @@ Status::Rep* dispatch_with(Site* site, const yard_value_t* args, const Options& 
 }
 
 Result<Explanation> explain_site(Site* site, const yard_value_t* args, const Options* options) {
-  const Options none;
   YARD_ASSIGN_OR_RETURN(const auto found, site->core->sites.find(site->name));
   return explain_call(*site->core, found, cells_of(*site, args),
-                      options != nullptr ? *options : none);
+                      options != nullptr ? *options : Options());
 }
 
 }  // namespace yard::detail

@@ -38,7 +38,7 @@ class CoreServices {
   }
 
   // Adds the tables of functions to a snapshot that is being built. May run probes.
-  virtual void make_functions(const Snapshot* /*old*/, Snapshot& /*next*/) {}
+  virtual void make_functions(const Snapshot& /*old*/, Snapshot& /*next*/) {}
   // Called before and after the store that publishes a snapshot, under the lock for publishing.
   // Tells the sites of functions whether they must read the snapshot.
   virtual void on_publication(const Snapshot& /*next*/, bool /*after*/) noexcept {}

@@ -252,13 +252,15 @@ Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
   return base::or_out_of_memory([&] { return find_frozen(site, args); });
 }
 
+// If a nested call was refused and that made the kernel fail, returns the refusal.
 static Status::Rep* failure_of(const FrozenKernel& frozen, int32_t code, const char* message,
                                bool guarded) {
   const auto& kernel = *static_cast<const registry::Kernel*>(frozen.pin.get());
   const auto status = [&] {
-    return exec::refusal_or(base::this_thread(),
-                            exec::kernel_failure(kernel.op.c_str(), kernel, code, message),
-                            guarded);
+    base::ThreadRecord& thread = base::this_thread();
+    return thread.failed_by_refusal(guarded)
+               ? Status(Code::kWouldDeadlock, thread.nesting.why)
+               : exec::kernel_failure(kernel.op.c_str(), kernel, code, message);
   };
   return base::or_out_of_memory(status).release();
 }

@@ -81,14 +81,14 @@ static select::OpSettings settings_for(const Snapshot& snapshot,
   return d;
 }
 
-Result<CandidateParts> parts_for(const Core& core, const Snapshot& snapshot,
-                                 const policy::ProcessPolicy& policy, const std::string& op,
-                                 const OverlayKey& key, const ScopeContent& scope) {
+Result<select::CandidateParts> parts_for(const Core& core, const Snapshot& snapshot,
+                                         const policy::ProcessPolicy& policy, const std::string& op,
+                                         const OverlayKey& key, const ScopeContent& scope) {
   const auto& op_record = snapshot.state->op_records.find(op)->second;
-  CandidateParts parts{op_record,
-                       policy::sources_for(policy, op_record->op->program),
-                       {core.host, snapshot.forked},
-                       settings_for(snapshot, policy, op)};
+  select::CandidateParts parts{op_record,
+                               policy::sources_for(policy, op_record->op->program),
+                               {core.host, snapshot.forked},
+                               settings_for(snapshot, policy, op)};
   policy::ClauseSources& sources = parts.sources;
   std::string mode = scope.mode;
   const char* mode_by = "scope";

@@ -41,19 +41,11 @@ op::Labels labels_over(const Over& over, const Under& under) {
   return {all.begin(), all.end()};
 }
 
-struct CandidateParts {
-  std::shared_ptr<const registry::OpRecord> op_record;
-  policy::ClauseSources sources;
-  select::ProcessState where;
-  select::OpSettings settings;
-  select::CandidateSet make() && {
-    return {std::move(op_record), std::move(sources), where, std::move(settings)};
-  }
-};
 // Returns the parts for an op of the snapshot under a policy, a scope and the options of `key`.
 // Fails if scope or options name an unknown mode.
-Result<CandidateParts> parts_for(const Core& core, const Snapshot& snapshot,
-                                 const policy::ProcessPolicy& policy, const std::string& op,
-                                 const OverlayKey& key = {}, const ScopeContent& scope = {});
+Result<select::CandidateParts> parts_for(const Core& core, const Snapshot& snapshot,
+                                         const policy::ProcessPolicy& policy, const std::string& op,
+                                         const OverlayKey& key = {},
+                                         const ScopeContent& scope = {});
 
 }  // namespace yard::dispatch

@@ -61,10 +61,10 @@ std::shared_ptr<Entry> Planner::make_entry(const Snapshot& next,
                                            const registry::OpRecord& op_record, const Entry* old) {
   auto parts = *parts_for(core_, next, *next.policy, op_record.op->name);
   parts.settings.watch.checker =
-      make_result_checker(*next.policy, false, parts.op_record, parts.where);
-  return Entry::share(std::make_unique<Entry>(std::move(parts).make(), next.generation,
-                                              core_.published.version(op_record.op->index),
-                                              core_.calls, old));
+      make_result_checker(*next.policy, false, parts.op_record, parts.process);
+  return Entry::share(
+      std::make_unique<Entry>(select::CandidateSet(std::move(parts)), next.generation,
+                              core_.published.version(op_record.op->index), core_.calls, old));
 }
 
 Result<std::shared_ptr<const Entry>> Planner::overlay(const std::shared_ptr<const Snapshot>& s,
@@ -79,10 +79,10 @@ Result<std::shared_ptr<const Entry>> Planner::overlay(const std::shared_ptr<cons
                         parts_for(core_, *s, in_rollout ? s->policy->rollout->next() : *s->policy,
                                   global.name(), key, content));
   parts.settings.watch.checker =
-      in_rollout ? make_result_checker(*s->policy, true, parts.op_record, parts.where)
+      in_rollout ? make_result_checker(*s->policy, true, parts.op_record, parts.process)
                  : global.candidates().settings().watch.checker;
   auto made =
-      std::make_unique<Entry>(std::move(parts).make(), s->generation,
+      std::make_unique<Entry>(select::CandidateSet(std::move(parts)), s->generation,
                               core_.published.overlays_version, core_.calls, &global, s.get());
   made->overlay_key = key;
   if (key.options != nullptr) {
@@ -126,18 +126,6 @@ Result<exec::Plan::Ptr> Planner::fresh_plan(const Entry& entry, const Key& key,
   return plan;
 }
 
-// Ends a selection, even if a verifier ends the thread. Waiting threads then select for themselves.
-struct Planner::Finisher {
-  Planner& planner;
-  const std::shared_ptr<Pending> pending;
-  ~Finisher() {
-    const std::lock_guard lock(planner.lock_);
-    pending->done = true;
-    std::erase(planner.pending_, pending);
-    planner.finished_.notify_all();
-  }
-};
-
 Result<exec::Plan::Ptr> Planner::make_plan(const Entry& entry, const Key& key,
                                            const op::Call& call) {
   base::run_due_at_call();
@@ -163,9 +151,16 @@ Result<exec::Plan::Ptr> Planner::make_plan(const Entry& entry, const Key& key,
     }
     pending_.push_back(mine);
   }
+  const auto end = [this](std::shared_ptr<Pending>* pending) {
+    const std::lock_guard lock(lock_);
+    (*pending)->done = true;
+    std::erase(pending_, *pending);
+    finished_.notify_all();
+  };
   bool full = false;
   const auto select_and_store = [&]() -> Result<exec::Plan::Ptr> {
-    const Finisher finisher{*this, mine};
+    // Even if a verifier ends the thread, the selection ends, and waiting threads do it themselves.
+    const std::unique_ptr<std::shared_ptr<Pending>, decltype(end)> selection(&mine, end);
     auto plan = fresh_plan(entry, key, call);
     // A call that never ends holds all plans that its entry evicts meanwhile. If there are too many
     // of them, do not store the plan.
@@ -213,9 +208,7 @@ std::optional<std::chrono::steady_clock::time_point> Planner::sweep(
   size_t evicted = 0;
   {
     const std::lock_guard lock(lock_);
-    for (const auto& e : s->entries)
-      if (e != nullptr) evicted += e->sweep(now - *lifetime);
-    for (const auto& e : s->overlays()) evicted += e->sweep(now - *lifetime);
+    for (const auto& e : s->all_entries()) evicted += e->sweep(now - *lifetime);
   }
   if (evicted > 0) collect_if_due();
   return now + std::clamp<std::chrono::nanoseconds>(*lifetime / 4, std::chrono::milliseconds(1),
@@ -235,9 +228,9 @@ std::vector<Planner::KnownCall> Planner::known_calls(const Entry& entry) const {
   return to;
 }
 
-std::vector<std::shared_ptr<Entry>> Planner::overlays(const Snapshot& s) const {
+std::vector<std::shared_ptr<Entry>> Planner::all_entries(const Snapshot& s) const {
   const std::lock_guard lock(lock_);
-  return s.overlays();
+  return s.all_entries();
 }
 
 RuntimeStats Planner::stats() const {
@@ -247,9 +240,11 @@ RuntimeStats Planner::stats() const {
   to.selections = selections_.load(std::memory_order_relaxed);
   to.retired = base::reclaimer().pending();
   const std::lock_guard lock(lock_);
-  for (const auto& e : s->entries)
-    if (e != nullptr) to.plans += e->plan_count();
-  to.overlays = s->overlays().size();
+  for (const auto& e : s->all_entries())
+    if (e->overlay_key.hash == 0)
+      to.plans += e->plan_count();
+    else
+      ++to.overlays;
   return to;
 }
 
@@ -295,8 +290,7 @@ Result<Explanation> explain_checked(const Core& core, const FoundOp& op, const o
   YARD_ASSIGN_OR_RETURN(auto parts, parts_for(core, s, *s.policy, op_record.op->name,
                                               OverlayKey::make(&o, scope, true),
                                               scope != nullptr ? scope->content : ScopeContent()));
-  Explanation e = select::explain({parts.op_record, &call, std::move(parts.sources), parts.where,
-                                   sources, std::move(parts.settings)});
+  Explanation e = select::explain(select::CandidateSet(std::move(parts)), call, sources);
   e.generation = s.generation;
   // Changes "environment" to "environment (YARD_PREFER)".
   constexpr std::string_view kWord = "environment";

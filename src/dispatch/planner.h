@@ -54,7 +54,7 @@ class Planner {
   };
   // Returns the last calls for which entries of the op have selected plans, oldest first.
   std::vector<KnownCall> known_calls(const Entry& entry) const;
-  std::vector<std::shared_ptr<Entry>> overlays(const Snapshot& s) const;
+  std::vector<std::shared_ptr<Entry>> all_entries(const Snapshot& s) const;
   RuntimeStats stats() const;
 
   void restart_in_child() noexcept { pending_.clear(), selections_ = 0; }
@@ -71,7 +71,6 @@ class Planner {
     bool done = false;
     Status status;
   };
-  struct Finisher;
 
   size_t limit_of(const Entry& entry) const noexcept;  // how many plans it may store
 

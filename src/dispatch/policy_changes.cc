@@ -32,39 +32,32 @@ Status check_map(const registry::State& state, const StaticMap& map) {
   return status;
 }
 
-struct NamedMode {
-  std::string place;  // the key in Sources::places
-  std::string path;   // for messages
-  std::string mode;
-};
-std::vector<NamedMode> modes_of(const ConfigSettings& s) {
-  std::vector<NamedMode> to;
-  if (s.mode) to.push_back({"settings.mode/", "settings.mode", *s.mode});
+// Calls check(mode, path for messages, key in Sources::places) for all modes that the config names.
+template <class F>
+Status check_each_mode(const ConfigSettings& s, const F& check) {
+  if (s.mode) YARD_RETURN_IF_ERROR(check(*s.mode, "settings.mode", "settings.mode/"));
   for (const auto& [op, mode] : s.modes)
-    to.push_back({"settings.modes/" + op, "settings.modes." + op, mode});
-  return to;
+    YARD_RETURN_IF_ERROR(check(mode, "settings.modes." + op, "settings.modes/" + op));
+  return {};
 }
 
 Status check_modes(const Config& config, const policy::Modes& modes) {
-  for (const NamedMode& named : modes_of(config.settings))
-    YARD_RETURN_IF_ERROR(
-        policy::check_mode_name(named.mode, &modes).note("named by " + named.path));
-  return {};
+  return check_each_mode(config.settings, [&](const auto& mode, const std::string& path, auto&&) {
+    return policy::check_mode_name(mode, &modes).note("named by " + path);
+  });
 }
 
 Status check_unused(const Config& config, std::string_view mode) {
-  for (const auto& [place, path, used] : modes_of(config.settings)) {
-    if (used != mode) continue;
-    const auto at = config.sources.places.find(place);
-    const std::string where =
-        at != config.sources.places.end() ? policy::place_text(config, at->second) : "";
-    return Status(
-        Code::kConflict,
-        fmt::format(
-            "mode '{}' is in use: {}{} of the rules in force names it; set other rules first", mode,
-            path, where));
-  }
-  return {};
+  const auto& places = config.sources.places;
+  const auto check = [&](const auto& used, const std::string& path, const std::string& key) {
+    if (used != mode) return Status();
+    const auto at = places.find(key);
+    const std::string where = at != places.end() ? policy::place_text(config, at->second) : "";
+    constexpr auto kText =
+        "mode '{}' is in use: {}{} of the rules in force names it; set other rules first";
+    return Status(Code::kConflict, fmt::format(kText, mode, path, where));
+  };
+  return check_each_mode(config.settings, check);
 }
 
 // Publishes a change that cannot fail.
@@ -247,17 +240,14 @@ std::vector<MovedCall> moved_under(const Core& core,
   policy.file = file;
   policy.settle(s->state->backend_names());
 
-  std::vector<std::shared_ptr<Entry>> entries = core.planner.overlays(*s);
-  entries.insert(entries.begin(), s->entries.begin(), s->entries.end());
   std::vector<MovedCall> to;
-  for (const auto& entry : entries) {
-    // A forced kernel does not depend on rules.
-    if (entry == nullptr || !entry->overlay_options.force.empty()) continue;
+  for (const auto& entry : core.planner.all_entries(*s)) {
+    if (!entry->overlay_options.force.empty()) continue;  // a forced kernel depends on no rules
     // This cannot fail: the mode existed for the overlay, and the snapshot has all modes.
     auto parts =
         *parts_for(core, *s, policy, entry->name(), entry->overlay_key, entry->overlay_scope);
     if (which == Moved::kUnserved) parts.settings.health = nullptr;
-    const select::CandidateSet candidates = std::move(parts).make();
+    const select::CandidateSet candidates(std::move(parts));
     const auto able = [](const select::CandidateSet& set, const op::Call& call) {
       return select::select(set, call.args(), call.count(), call.flags());
     };

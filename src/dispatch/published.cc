@@ -84,7 +84,7 @@ void Published::build(const Snapshot& old, Snapshot& next, const Ops& ops) const
   }
   // Grow the table of versions here, because publish() must not allocate.
   if (!next.entries.empty()) versions_[static_cast<uint32_t>(next.entries.size() - 1)];
-  core_.services().make_functions(&old, next);
+  core_.services().make_functions(old, next);
 }
 
 // Suspends the versions of all changed ops before setting `current`, because a thread that has seen

@@ -56,7 +56,7 @@ class Recipes : public ::testing::Test {
     d.id = id.c_str(), d.limits = limits.data(),
     d.limit_count = static_cast<uint32_t>(limits.size());
     shelf_.put(d);
-    candidates_.emplace(shelf_.op_record("op"), policy::ClauseSources(), select::ProcessState());
+    candidates_.emplace(select::CandidateParts{shelf_.op_record("op"), {}, {}});
     recipe_ = Recipe::compile(*candidates_);
   }
 

@@ -80,28 +80,25 @@ class Probes final : public exec::AdmissionCheck {
   const health::BreakerStatus* entered_[exec::Plan::kMaxAttempts] = {};
 };
 
-health::CallKind kind_of(const Entry& entry, const yard_value_t* args) {
-  return select::call_kind(entry.program(), entry.candidates().dims(), args);
-}
-
 void note_outcome(const PlannedCall& c, const exec::Request& r, const exec::Outcome& outcome) {
   const Core& core = *c.site.core;
+  const select::CandidateSet& candidates = c.entry.candidates();
   const bool checked = outcome.served != nullptr && outcome.checked;
   bool changed = false;
   if (!outcome.failures.empty() || checked) {
-    const health::CallKind kind = kind_of(c.entry, r.args);
+    const health::CallKind kind = candidates.kind_of(r.args);
     const auto now = std::chrono::steady_clock::now();
     const auto key = [&](const exec::Attempt* a) {
       return health::Key{a->kernel->op, a->kernel->id, a->kernel->backend_name, kind};
     };
     // Once the kind is counting, its calls have their own plans and classes.
     const auto is_of_kind = [&](const health::CallClass& k) {
-      return k.program.get() == &c.entry.program() && kind_of(c.entry, k.call->args()) == kind;
+      return k.program.get() == &c.entry.program() && candidates.kind_of(k.call->args()) == kind;
     };
     for (const exec::Failure& f : outcome.failures) {
       const registry::Kernel& kernel = *f.attempt->kernel;
       health::FailedOn on{.wrong = f.wrong,
-                          .sizes = select::sizes_hash(c.entry.candidates().dims(), r.args),
+                          .sizes = candidates.sizes_hash(r.args),
                           .text = [&] { return select::call_text(c.entry.program(), r.args); },
                           .kernel = &kernel};
       if (f.error == ErrorClass::kFault)
@@ -118,8 +115,8 @@ void note_outcome(const PlannedCall& c, const exec::Request& r, const exec::Outc
 class Observation {
  public:
   // Uses the caller's record, if there is one, for the times of transforms.
-  Observation(const Entry& entry, exec::Request& r)
-      : entry_(entry), all_(entry.candidates().settings().watch.observers.get()) {
+  Observation(const PlannedCall& c, exec::Request& r)
+      : call_(c), all_(c.entry.candidates().settings().watch.observers.get()) {
     if (all_ == nullptr) return;
     start_ = base::steady_ns();
     const bool has_record = r.options != nullptr && r.options->result != nullptr;
@@ -129,7 +126,8 @@ class Observation {
   void report(const exec::Request& r, const exec::Outcome& outcome) const {
     if (all_ == nullptr) return;
     const int64_t end = base::steady_ns();
-    const op::Labels& known = entry_.candidates().settings().labels;
+    const Entry& entry = call_.entry;
+    const op::Labels& known = entry.candidates().settings().labels;
     op::Labels all;  // the entry lacks labels that no rule reads
     if (r.options != nullptr && !r.options->labels.empty())
       all = labels_over(r.options->labels, known);
@@ -137,16 +135,16 @@ class Observation {
     for (const exec::Failure& f : outcome.failures)
       failures.push_back({*f.attempt->kernel, f.error, f.message});
     const registry::ObservedCall call{
-        .program = entry_.program(),
-        .index = entry_.index(),
+        .program = entry.program(),
+        .index = entry.index(),
         .args = r.args,
         .flags = r.flags,
         .labels = all.empty() ? known : all,
         .kernel = outcome.served != nullptr ? outcome.served->kernel : nullptr,
-        .selected = r.selected,
+        .selected = call_.selected,
         .start = start_,
         .end = end,
-        .select_ns = r.select_ns,
+        .select_ns = call_.select_ns,
         .mode = record_->mode,
         .pre_ns = record_->pre_ns,
         .post_ns = record_->post_ns,
@@ -155,7 +153,7 @@ class Observation {
   }
 
  private:
-  const Entry& entry_;
+  const PlannedCall& call_;
   const registry::CallObservers* const all_;
   std::optional<ResultRecord> own_;
   const ResultRecord* record_ = nullptr;
@@ -164,7 +162,7 @@ class Observation {
 
 policy::RolloutTally& tally_of(const policy::Rollout& rollout, const Entry& entry,
                                const yard_value_t* args, bool in_rollout) {
-  const uint64_t kind = kind_of(entry, args).hash() ^ entry.index();
+  const uint64_t kind = entry.candidates().kind_of(args).hash() ^ entry.index();
   return rollout.tally(kind * 0x9e3779b97f4a7c15u, in_rollout);
 }
 
@@ -187,7 +185,7 @@ bool takes_rollout(const policy::Rollout& rollout, const PlannedCall& c) {
   asked.check_always = in_rollout && tally->wants_check();
   const int64_t start = tally != nullptr ? base::steady_ns() : 0;
   Probes probes(c.entry, c.plan, asked);
-  const Observation observation(c.entry, asked);
+  const Observation observation(c, asked);
   const int64_t sample = start_sample(c.thread);
   exec::Outcome outcome;
   Status s = exec::execute(c.thread, c.plan, asked, outcome);
@@ -278,9 +276,7 @@ exec::Request request(const PlannedCall& c, const yard_value_t* args) {
           .states = c.site.core->states_for(c.options),
           .save = e.candidates().saves_inputs(),
           .checker = e.candidates().settings().watch.checker.get(),
-          .labels = &e.candidates().settings().labels,
-          .selected = c.selected,
-          .select_ns = c.select_ns};
+          .labels = &e.candidates().settings().labels};
 }
 
 Status run(const PlannedCall& c) {

@@ -217,8 +217,9 @@ std::shared_ptr<Entry> Snapshot::put_overlay(std::shared_ptr<Entry> entry) const
   return old;
 }
 
-std::vector<std::shared_ptr<Entry>> Snapshot::overlays() const {
-  std::vector<std::shared_ptr<Entry>> all(overlay_owners_.begin(), overlay_owners_.end());
+std::vector<std::shared_ptr<Entry>> Snapshot::all_entries() const {
+  std::vector<std::shared_ptr<Entry>> all = entries;
+  all.insert(all.end(), overlay_owners_.begin(), overlay_owners_.end());
   std::erase(all, nullptr);
   return all;
 }

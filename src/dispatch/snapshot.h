@@ -161,8 +161,8 @@ class Snapshot : public detail::FunctionTables, public std::enable_shared_from_t
   const Entry* overlay(uint32_t index, const OverlayKey& key) const noexcept;
   // The caller holds the plan lock. Returns the overlay that the new one replaces, or null.
   std::shared_ptr<Entry> put_overlay(std::shared_ptr<Entry> entry) const;
-  // The caller holds the plan lock.
-  std::vector<std::shared_ptr<Entry>> overlays() const;
+  // The caller holds the plan lock. Returns the entries of all ops, and then the overlays.
+  std::vector<std::shared_ptr<Entry>> all_entries() const;
 
   uint64_t generation = 0;
   std::vector<std::shared_ptr<Entry>> entries;  // by op index; see entry()

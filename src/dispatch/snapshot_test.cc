@@ -45,7 +45,7 @@ class Entries : public ::testing::Test {
   std::shared_ptr<health::CallTable> calls_ = std::make_shared<health::CallTable>();
   std::shared_ptr<Entry> make(const Entry* before) {
     return Entry::share(std::make_unique<Entry>(
-        select::CandidateSet(shelf_.op_record("op"), {}, {}), 1, version_, calls_, before));
+        select::CandidateSet({shelf_.op_record("op"), {}, {}}), 1, version_, calls_, before));
   }
   op::Call call(int64_t n) const {
     const TensorView out(reinterpret_cast<void*>(1ull << 36), DType::f32, {n});

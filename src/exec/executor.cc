@@ -272,11 +272,6 @@ Status execute_after_failure(base::ThreadRecord& thread, const Plan& plan, const
   return run.finish(false);
 }
 
-Status refusal_or(base::ThreadRecord& thread, Status failed, bool guarded) {
-  if (!thread.failed_by_refusal(guarded)) return failed;
-  return Status(Code::kWouldDeadlock, thread.nesting.why);
-}
-
 Status kernel_failure(const char* op, const registry::Kernel& kernel, int32_t code,
                       const char* message) {
   const ErrorClass c = class_of(code, kernel);

@@ -152,8 +152,6 @@ struct Request {
   const op::Labels* labels = nullptr;          // of process and scope, for the checker
   bool check_always = false;                   // checks the call even if it is not sampled
   bool time_checks = false;                    // fills in Outcome::checking_ns
-  bool selected = false;                       // the call had no plan, so a selection ran
-  int64_t select_ns = 0;                       // how long that selection took
   ResultRecord* record = nullptr;  // used instead of the options' record; its `run_ns` stays unset
   AdmissionCheck* admission = nullptr;  // rejected attempts are skipped, unless no other is left
 };
@@ -195,9 +193,6 @@ Status execute_after_failure(base::ThreadRecord& thread, const Plan& plan, const
                              int32_t code, const char* message, Outcome& outcome);
 
 void note_kernel(ResultRecord& record, const std::string& id) noexcept;
-// Returns the refusal of a nested call if that made the kernel fail, else `failed`. `guarded` says
-// whether the thread is inside the guard of the kernel's call.
-Status refusal_or(base::ThreadRecord& thread, Status failed, bool guarded);
 Status kernel_failure(const char* op, const registry::Kernel& kernel, int32_t code,
                       const char* message);
 

@@ -5,7 +5,6 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <span>
 
 #include "op/facts.h"
@@ -331,22 +330,23 @@ MappedCall::MappedCall(const op::ArgumentMap& map, const yard_value_t* args) noe
     const op::KernelParam& p = map.params[i];
     args_[i] = p.source < 0 ? p.constant : args[p.source];
     if (args_[i].tag == YARD_TAG_TENSOR && (!p.requirements.empty() || p.order.count > 0))
-      map_tensor(p, args_[i]);
+      is_own_[i] = map_tensor(p, args_[i]);
     else
       writes_through_ |= p.written && args_[i].tag != YARD_TAG_NONE;
   }
 }
 
-void MappedCall::map_tensor(const op::KernelParam& param, yard_value_t& value) noexcept {
+bool MappedCall::map_tensor(const op::KernelParam& param, yard_value_t& value) noexcept {
   Tensor& own = own_[tensors_];
   own.t = *value.u.tensor, own.of = value.u.tensor, own.param = &param;
   if ((own.t.facts & YARD_FACTS_VALID) == 0) own.t.facts = op::facts_of(&own.t);
   own.is_buffered = param.transforms(own.t) != 0;
   writes_through_ |= param.written && !own.is_buffered;
-  if (!own.is_buffered && param.order.count == 0) return;  // passed unchanged
+  if (!own.is_buffered && param.order.count == 0) return false;
   ++tensors_;
   value.u.tensor = &own.t;
   lay_out(own);
+  return true;
 }
 
 void MappedCall::lay_out(Tensor& to) noexcept {
@@ -386,13 +386,9 @@ void MappedCall::place(void* memory) noexcept {
 }
 
 void MappedCall::pass_on(const yard_value_t* given) noexcept {
-  const std::less<const void*> less;
-  for (size_t i = 0; i < map_.params.size(); ++i) {
-    const void* const tensor = args_[i].u.tensor;
-    const bool is_own =
-        args_[i].tag == YARD_TAG_TENSOR && !less(tensor, own_) && less(tensor, own_ + tensors_);
-    if (map_.params[i].source >= 0 && !is_own) args_[i] = given[map_.params[i].source];
-  }
+  for (size_t i = 0; i < map_.params.size(); ++i)
+    if (const int source = map_.params[i].source; source >= 0 && !is_own_[i])
+      args_[i] = given[source];
 }
 
 void MappedCall::copy(const Tensor& t, bool back, const yard_host_t* host) const noexcept {

@@ -70,7 +70,8 @@ class MappedCall {
     bool is_buffered;   // else it is a view of the caller's tensor
   };
 
-  void map_tensor(const op::KernelParam& param, yard_value_t& value) noexcept;
+  // Returns false if the tensor is passed unchanged.
+  bool map_tensor(const op::KernelParam& param, yard_value_t& value) noexcept;
   void lay_out(Tensor& to) noexcept;
   void copy(const Tensor& t, bool back, const yard_host_t* host) const noexcept;
 
@@ -80,7 +81,8 @@ class MappedCall {
   bool possible_ = true;
   bool writes_through_ = false;  // the kernel writes to a tensor of the caller
   yard_value_t args_[YARD_MAX_ARGS];
-  Tensor own_[YARD_MAX_ARGS];  // the first tensors_ elements are used
+  bool is_own_[YARD_MAX_ARGS] = {};  // the argument is one of own_
+  Tensor own_[YARD_MAX_ARGS];        // the first tensors_ elements are used
 };
 
 }  // namespace yard::exec

@@ -20,7 +20,7 @@ using functions::Table;
 
 namespace {
 
-constexpr int kThreadLocal = 4;  // index in ThreadRecord::locals
+constexpr int kThreadLocal = 0;  // index in ThreadRecord::locals
 
 using Backends = std::vector<const char*>;
 
@@ -72,8 +72,7 @@ bool may_try_next(ErrorClass c, const FunctionSite& site, const Implementation& 
   const bool may_pass = c == ErrorClass::kTransient || c == ErrorClass::kFault;
   if (left == Left::kNothing || !(c == ErrorClass::kDeclined || (may_pass && intact))) return false;
   const auto s = Service::serving()->core().snapshot();
-  const ScopeState* const scope = thread.scope_state;
-  const functions::Situation now{*s, nullptr, {}, scope != nullptr ? &scope->content : nullptr};
+  const functions::Situation now{*s, nullptr, {}, thread.scope_state};
   if (now.policy.strict.value_or(false)) return false;
   const policy::FileRules* const file = s->policy->file.get();
   const auto most = file != nullptr ? file->config.settings.max_fallback_attempts : std::nullopt;

@@ -83,8 +83,7 @@ bool Service::attach(FunctionSite& site) {
   base::ThreadRecord& thread = base::this_thread();
   const ScopeState* const scope = provider_scope_of(thread);
   if (scope != nullptr && !scope->problem.ok()) throw Error(scope->problem);
-  const ScopeContent* const content = scope != nullptr ? &scope->content : nullptr;
-  if (!Situation{*core_.snapshot(), core_.host, {}, content}.off()) {
+  if (!Situation{*core_.snapshot(), core_.host, {}, scope}.off()) {
     // A selection must not publish, so this call runs the default.
     if (select::inside_select()) return false;
     load_group(site.group, false).ignore();
@@ -104,7 +103,7 @@ bool Service::attach(FunctionSite& site) {
   using Scoped = SnapshotTables::Scoped;
   std::unique_ptr<Scoped> made(
       new Scoped{site.index, scope->providers,
-                 Table::make({*s, core_.host, activations(), content}, site, tables->find(site))});
+                 Table::make({*s, core_.host, activations(), scope}, site, tables->find(site))});
   uint32_t count = 1;
   tables->scoped.find_or_append(std::move(made), [&](const Scoped& a, const Scoped& b) {
     return ++count, a.site == b.site && a.scope == b.scope;
@@ -114,10 +113,10 @@ bool Service::attach(FunctionSite& site) {
   return true;
 }
 
-void Service::make_tables(const dispatch::Snapshot* old, dispatch::Snapshot& next) {
+void Service::make_tables(const dispatch::Snapshot& old, dispatch::Snapshot& next) {
   if (serving() != this) return;
   auto to = std::make_shared<SnapshotTables>();
-  const SnapshotTables* const before = old != nullptr ? SnapshotTables::of(*old) : nullptr;
+  const SnapshotTables* const before = SnapshotTables::of(old);
   const Situation now{next, core_.host, activations()};
   const MakingTable making;
   for (const FunctionSite& site : g_sites) {

@@ -55,7 +55,7 @@ class Service {
   // Fails if a new function has another signature than its declaration. Warns of
   // undeclared functions of active backends.
   Status check_change(const registry::State& before, const registry::State& after);
-  void make_tables(const dispatch::Snapshot* old, dispatch::Snapshot& next);
+  void make_tables(const dispatch::Snapshot& old, dispatch::Snapshot& next);
   // Call this with false before `next` is published, and with true afterwards.
   void set_quiet(const dispatch::Snapshot& next, bool quiet) noexcept;
   void add_successes(std::vector<health::Successes>& to);

@@ -74,7 +74,7 @@ FunctionExplanation Service::explain(FunctionSite& site, const FunctionArgs& arg
   }
   attach(site);
   const auto s = core_.snapshot();
-  if (Situation{*s, core_.host, {}, scope != nullptr ? &scope->content : nullptr}.off())
+  if (Situation{*s, core_.host, {}, scope}.off())
     to.why = "the master switch: every call is the original";
   base::Guard guard(thread);
   if (const Table* const table = find_table(site, thread, guard))

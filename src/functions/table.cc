@@ -27,7 +27,7 @@ std::string disabled_text(const Situation& s, const registry::Backend& b) {
   const policy::ProcessPolicy& p = *s.snapshot.policy;
   const std::string variable = policy::backend_variable(b.name);
   const auto named_by = [&](const Policy& from) { return from.backends.contains(b.name); };
-  if (s.scope != nullptr && named_by(s.scope->policy))
+  if (s.scope != nullptr && named_by(s.scope->content.policy))
     return "switched off by a scope of the thread";
   if (named_by(p.set)) return "switched off by the program";
   if (named_by(p.environment))
@@ -63,10 +63,10 @@ Table::Place active_place(const Situation& s, const Implementation& implementati
   const std::string& backend = implementation.record->backend;
   std::optional<Device> here;
   if (s.scope != nullptr) {
-    const auto& first = s.scope->backends;
+    const auto& first = s.scope->content.backends;
     const auto at = std::ranges::find(first, backend);
     if (at != first.end()) return {0, static_cast<int>(at - first.begin()), 0};
-    here = s.scope->device;
+    here = s.scope->content.device;
   }
   Table::Place place = Table::kOut;
   for (size_t i = 0; i < s.activations.size(); ++i) {

@@ -31,8 +31,8 @@ struct Situation {
   const dispatch::Snapshot& snapshot;
   const yard_host_t* host;
   const Activations activations;
-  const ScopeContent* scope = nullptr;
-  const Policy policy = scope != nullptr ? merge(snapshot.policy->in_force, scope->policy)
+  const ScopeState* scope = nullptr;
+  const Policy policy = scope != nullptr ? merge(snapshot.policy->in_force, scope->content.policy)
                                          : snapshot.policy->in_force;
   // The master switch makes every call run the default.
   bool off() const { return policy.reference_only.value_or(false); }

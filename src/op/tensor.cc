@@ -35,12 +35,6 @@ TensorView::TensorView(const yard_tensor_t& t) noexcept {
   if (t.byte_offset != 0) find_form(dtype());
 }
 
-TensorView TensorView::with_origin(void* origin) const noexcept {
-  TensorView v = *this;
-  v.t_.origin = origin;
-  return v;
-}
-
 TensorView TensorView::too_short(Sizes shape, size_t there) noexcept {
   TensorView v(nullptr, DType::invalid, shape);
   if (v.t_.ndim == 0 && !shape.empty()) return v;  // too many dimensions

@@ -80,7 +80,7 @@ struct Runtime::Parts final : dispatch::CoreServices {
   }
   void on_health() noexcept override { maintenance.wake(); }
   void add_successes(std::vector<health::Successes>& to) override { functions.add_successes(to); }
-  void make_functions(const dispatch::Snapshot* old, dispatch::Snapshot& next) override {
+  void make_functions(const dispatch::Snapshot& old, dispatch::Snapshot& next) override {
     functions.make_tables(old, next);
   }
   void on_publication(const dispatch::Snapshot& next, bool after) noexcept override {

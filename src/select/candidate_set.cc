@@ -36,10 +36,9 @@ static uint64_t call_dtypes(const op::Program& program, const yard_value_t* args
   return health::pack_dtypes({dtypes, n});
 }
 
-health::CallKind call_kind(const op::Program& program, const std::vector<op::Field>& dims,
-                           const yard_value_t* args) {
-  health::CallKind kind{device_of(args, program.arg_count()), call_dtypes(program, args), {}};
-  for (const op::Field& f : dims)
+health::CallKind CandidateSet::kind_of(const yard_value_t* args) const {
+  health::CallKind kind{device_of(args, program().arg_count()), call_dtypes(program(), args), {}};
+  for (const op::Field& f : dims_)
     kind.sizes.add(static_cast<uint64_t>(std::max<int64_t>(op::read(f, args), 0)));
   return kind;
 }
@@ -59,9 +58,9 @@ static std::vector<op::Predicate> size_predicates(const health::Buckets& sizes,
   return to;
 }
 
-uint64_t sizes_hash(const std::vector<op::Field>& dims, const yard_value_t* args) noexcept {
+uint64_t CandidateSet::sizes_hash(const yard_value_t* args) const noexcept {
   uint64_t hash = 0;
-  for (const op::Field& f : dims) {
+  for (const op::Field& f : dims_) {
     hash = (hash ^ static_cast<uint64_t>(op::read(f, args))) * 0x9e3779b97f4a7c15u;
     hash ^= hash >> 29;
   }
@@ -276,21 +275,19 @@ static std::vector<policy::KernelFacts> all_facts(const registry::OpRecord& op_r
   return facts;
 }
 
-CandidateSet::CandidateSet(std::shared_ptr<const registry::OpRecord> op_record,
-                           policy::ClauseSources sources, const ProcessState& process,
-                           OpSettings settings)
-    : record_(std::move(op_record)),
-      settings_(std::move(settings)),
-      clauses_(std::move(sources), record_->op->name, all_facts(*record_)),
+CandidateSet::CandidateSet(CandidateParts parts)
+    : record_(std::move(parts.op_record)),
+      settings_(std::move(parts.settings)),
+      clauses_(std::move(parts.sources), record_->op->name, all_facts(*record_)),
       dims_(health_dims(program())),
-      host_(process.host),
+      process_(parts.process),
       saves_inputs_(clauses_.sources().policy.retry_inplace == Policy::RetryInplace::kSave &&
                     (program().has_inout() || program().has_aliases())) {
   for (const auto& [id, kernel] : record_->kernels) {
     const uint32_t excluded = clauses_.always(all_.size()).excluded;
     KernelCandidate& c = all_.emplace_back();
     c.kernel = kernel;
-    c.fixed = excluded == policy::kNoClause ? machine_verdict(*kernel, process)
+    c.fixed = excluded == policy::kNoClause ? machine_verdict(*kernel, process_)
                                             : verdict_of(clauses_, excluded);
     read_kernel(c);
   }

@@ -29,12 +29,7 @@
 
 namespace yard::select {
 
-// The call must fit the program. `dims` must be CandidateSet::dims().
-health::CallKind call_kind(const op::Program& program, const std::vector<op::Field>& dims,
-                           const yard_value_t* args);
 Device device_of(const yard_value_t* args, uint32_t count) noexcept;
-// Tells calls of one kind apart.
-uint64_t sizes_hash(const std::vector<op::Field>& dims, const yard_value_t* args) noexcept;
 // Returns the call as a CallSpec without alignment.
 std::string call_text(const op::Program& program, const yard_value_t* args);
 
@@ -115,16 +110,29 @@ struct OpSettings {
   std::optional<size_t> fallbacks;  // most kernels after the first; unset means all
 };
 
+struct CandidateParts {
+  std::shared_ptr<const registry::OpRecord> op_record;
+  policy::ClauseSources sources;
+  ProcessState process;
+  OpSettings settings = {};
+};
+
 class CandidateSet {
  public:
-  CandidateSet(std::shared_ptr<const registry::OpRecord> op_record, policy::ClauseSources sources,
-               const ProcessState& process, OpSettings settings = {});
+  explicit CandidateSet(CandidateParts parts);
+  // Returns an equal set, but for the clauses that the other sources give.
+  CandidateSet with(policy::ClauseSources sources) const {
+    return CandidateSet({record_, std::move(sources), process_, settings_});
+  }
 
   const registry::OpRecord& op_record() const noexcept { return *record_; }
   const op::Program& program() const noexcept { return *record_->op->program; }
   const std::vector<KernelCandidate>& all() const noexcept { return all_; }  // by id
-  const std::vector<op::Field>& dims() const noexcept { return dims_; }
-  const yard_host_t* host() const noexcept { return host_; }
+  // The call must fit the program.
+  health::CallKind kind_of(const yard_value_t* args) const;
+  // Tells calls of one kind apart.
+  uint64_t sizes_hash(const yard_value_t* args) const noexcept;
+  const yard_host_t* host() const noexcept { return process_.host; }
   const policy::Clauses& clauses() const noexcept { return clauses_; }
   const policy::ModeSettings& mode() const noexcept { return clauses_.sources().mode; }
   const OpSettings& settings() const noexcept { return settings_; }
@@ -150,7 +158,7 @@ class CandidateSet {
   OpSettings settings_;
   policy::Clauses clauses_;
   std::vector<op::Field> dims_;
-  const yard_host_t* host_;
+  ProcessState process_;
   bool saves_inputs_, half_open_ = false;
   std::vector<KernelCandidate> all_;
   Reads mode_reads_;

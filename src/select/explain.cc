@@ -17,14 +17,14 @@ namespace yard::select {
 namespace {
 
 // Returns text like "deny_vendors excluded vendor.acme, which would have been first", or nothing.
-std::string counterfactual(const ExplainRequest& q, const CandidateSet& candidates,
-                           const KernelCandidate& c, const yard_verdict_t& verdict) {
+std::string counterfactual(const CandidateSet& candidates, const KernelCandidate& c,
+                           const op::Call& call, const yard_verdict_t& verdict) {
   const policy::Clause* clause = deciding_clause(candidates, verdict);
   if (clause == nullptr) return "";
   policy::ClauseSources sources = candidates.clauses().sources();
   sources.without = {clause->act, clause->source, facts_of(*c.kernel)};
-  const CandidateSet other(q.op_record, std::move(sources), q.process, q.settings);
-  const Order order = select(other, q.call->args(), q.call->count(), q.call->flags());
+  const CandidateSet other = candidates.with(std::move(sources));
+  const Order order = select(other, call.args(), call.count(), call.flags());
   if (order.empty() || other.all()[order[0]].kernel->id != c.kernel->id) return "";
   return fmt::format("{} excluded {}, which would have been first",
                      candidates.clauses().text(*clause), c.kernel->id);
@@ -119,22 +119,21 @@ void note_mode(const policy::ModeSettings& d, const Notes& notes,
 
 }  // namespace
 
-Explanation explain(const ExplainRequest& q) {
-  policy::ClauseSources sources = q.clauses;
-  sources.policy = policy::combine(q.sources);
-  const CandidateSet candidates(q.op_record, std::move(sources), q.process, q.settings);
+Explanation explain(const CandidateSet& candidates, const op::Call& call,
+                    std::span<const policy::Source> sources) {
+  const policy::ClauseSources& clauses = candidates.clauses().sources();
   Notes notes;
-  const Order order = select(candidates, q.call->args(), q.call->count(), q.call->flags(), &notes);
+  const Order order = select(candidates, call.args(), call.count(), call.flags(), &notes);
   Explanation e;
   e.op = candidates.program().name();
-  e.call = op::to_string(q.call->to_spec(candidates.program()));
-  e.policy = policy::notes(q.sources);
+  e.call = op::to_string(call.to_spec(candidates.program()));
+  e.policy = policy::notes(sources);
   note_mode(candidates.mode(), notes, e.policy);
-  if (!q.clauses.force.empty()) e.policy.push_back({"force", q.clauses.force, "call"});
-  if (!q.clauses.deny.empty())
-    e.policy.push_back({"deny", fmt::format("{}", fmt::join(q.clauses.deny, ",")), "call"});
+  if (!clauses.force.empty()) e.policy.push_back({"force", clauses.force, "call"});
+  if (!clauses.deny.empty())
+    e.policy.push_back({"deny", fmt::format("{}", fmt::join(clauses.deny, ",")), "call"});
   for (size_t rank = 0; rank < order.size(); ++rank) {
-    Candidate c = describe_candidate(candidates, order[rank], notes, *q.call);
+    Candidate c = describe_candidate(candidates, order[rank], notes, call);
     c.verdict = rank == 0 ? "selected" : "able";
     if (const std::string by = chooser(candidates, notes, order[0]); rank == 0 && !by.empty())
       c.detail = "chosen by " + by;
@@ -158,9 +157,9 @@ Explanation explain(const ExplainRequest& q) {
   if (!order.empty()) e.selected = candidates.all()[order[0]].kernel->id;
   for (size_t i = 0; i < candidates.all().size(); ++i) {
     if (notes.entries[i].verdict.reason == YARD_REASON_NONE) continue;
-    e.candidates.push_back(describe_candidate(candidates, i, notes, *q.call));
+    e.candidates.push_back(describe_candidate(candidates, i, notes, call));
     const KernelCandidate& c = candidates.all()[i];
-    if (std::string s = counterfactual(q, candidates, c, notes.entries[i].verdict); !s.empty())
+    if (std::string s = counterfactual(candidates, c, call, notes.entries[i].verdict); !s.empty())
       e.counterfactuals.push_back(std::move(s));
   }
   return e;

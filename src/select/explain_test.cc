@@ -261,9 +261,9 @@ TEST(Explain, SaysWhatPolicyWasInForceAndFromWhere) {
   process.prefer = Kind::kVendor;
   scope.deny_vendors = {"acme"};
   const policy::Source sources[] = {{"process", &process}, {"scope", &scope}};
-  const op::Call call = r.call();
-  const Explanation e =
-      explain({r.shelf.op_record("norm"), &call, {{}, "vendor.other", {"x*", "y"}}, {}, sources});
+  const CandidateSet candidates(
+      {r.shelf.op_record("norm"), {merge(process, scope), "vendor.other", {"x*", "y"}}, {}});
+  const Explanation e = explain(candidates, r.call(), sources);
   std::vector<std::string> said;
   for (const Explanation::PolicyNote& n : e.policy)
     said.push_back(n.field + "=" + n.value + "@" + n.source);

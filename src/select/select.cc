@@ -316,9 +316,6 @@ Order order_in_groups(const Selection& s, Order able) {
   return all;
 }
 
-constexpr int kThreadLocal = 0;  // index in ThreadRecord::locals
-void delete_rulings(void* p) { delete static_cast<policy::Rulings*>(p); }
-
 }  // namespace
 
 int select_depth() noexcept { return t_depth; }
@@ -326,24 +323,16 @@ int select_depth() noexcept { return t_depth; }
 Order select(const CandidateSet& candidates, const yard_value_t* args, uint32_t count,
              uint32_t flags, Notes* notes) {
   const DepthGuard depth;
-  // A verifier may call an op, whose selection then makes another object. A thread_local with a
-  // destructor would end the process if there is no memory to register the destructor.
-  void*& kept = base::this_thread().locals[kThreadLocal];
-  std::unique_ptr<policy::Rulings> rulings(
-      static_cast<policy::Rulings*>(std::exchange(kept, nullptr)));
-  if (rulings == nullptr) {
-    base::set_thread_exit_hook(kThreadLocal, delete_rulings);
-    rulings = std::make_unique<policy::Rulings>();
-  }
+  policy::Rulings rulings;
   Notes own;
   Selection s{candidates,
               args,
               count,
               flags,
               device_of(args, count),
-              rulings->kernels,
+              rulings.kernels,
               notes != nullptr ? *notes : own};
-  candidates.clauses().evaluate({args, flags, s.device, &candidates.settings().labels}, *rulings);
+  candidates.clauses().evaluate({args, flags, s.device, &candidates.settings().labels}, rulings);
   Order able = find_able(s);
   // If open breakers leave no kernel, ignore them.
   if (able.empty() && candidates.settings().health != nullptr) {
@@ -352,7 +341,6 @@ Order select(const CandidateSet& candidates, const yard_value_t* args, uint32_t 
   }
   Order order = order_in_groups(s, std::move(able));
   order.transforms = !order.empty() && !s.notes.entries[order[0]].transforms.empty();
-  delete_rulings(std::exchange(kept, rulings.release()));
   return order;
 }
 

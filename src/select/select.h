@@ -60,15 +60,8 @@ Order select(const CandidateSet& candidates, const yard_value_t* args, uint32_t 
 int select_depth() noexcept;
 inline bool inside_select() noexcept { return select_depth() > 0; }
 
-struct ExplainRequest {
-  std::shared_ptr<const registry::OpRecord> op_record;
-  const op::Call* call;
-  policy::ClauseSources clauses;  // its policy is ignored; `sources` replace it
-  ProcessState process;
-  std::span<const policy::Source> sources;  // lowest precedence first
-  OpSettings settings = {};
-};
-
-Explanation explain(const ExplainRequest& q);
+// `sources` are those that the policy of the set was merged from, weakest first.
+Explanation explain(const CandidateSet& candidates, const op::Call& call,
+                    std::span<const policy::Source> sources);
 
 }  // namespace yard::select

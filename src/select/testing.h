@@ -52,7 +52,7 @@ struct Ring {
         .value();
   }
   CandidateSet candidates() const {
-    return CandidateSet(shelf.op_record("norm"), {policy, force, deny}, process);
+    return CandidateSet({shelf.op_record("norm"), {policy, force, deny}, process});
   }
 
   // Returns ids, best first.
@@ -84,9 +84,8 @@ struct Ring {
   }
 
   Explanation explain(const std::string& spec = "norm(f32[4,64])") const {
-    const op::Call k = call(spec);
     const policy::Source sources[] = {{"process", &policy}};
-    return select::explain({shelf.op_record("norm"), &k, {{}, force, deny}, process, sources});
+    return select::explain(candidates(), call(spec), sources);
   }
   Candidate candidate(const std::string& id, const std::string& spec = "norm(f32[4,64])") const {
     for (const Candidate& c : explain(spec).candidates)

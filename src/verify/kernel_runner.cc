@@ -112,7 +112,7 @@ std::optional<TensorView> declared_form(const op::Program& program, const op::Ca
 }  // namespace
 
 KernelRunner::KernelRunner(const OpUnderTest& op, const registry::Kernel& kernel)
-    : candidates_(op.op_record, {{}, kernel.id}, op.where),
+    : candidates_({op.op_record, {{}, kernel.id}, op.where}),
       plan_(exec::Plan::make(0, {}, std::vector<exec::Attempt>{{&kernel, stats_.get()}})),
       kernel_(kernel) {
   for (size_t i = 0; i < candidates_.all().size(); ++i)

@@ -104,9 +104,6 @@ struct FrozenKernel {
   }
 };
 
-template <class... P>
-inline constexpr size_t kTensors = (size_t{0} + ... + (Param<P>::is_tensor ? 1 : 0));
-
 // The tensors that a handle was made with, at the places of their parameters.
 template <class... P>
 struct KeptTensors {
