@@ -5,7 +5,6 @@
 #include <yard/explain.h>
 
 #include <deque>
-#include <span>
 
 #include "dispatch/core.h"
 #include "dispatch/memo.h"

@@ -2,9 +2,7 @@
 // The dispatcher of one runtime: its parts, and the services that the runtime provides.
 #pragma once
 
-#include "base/mutex.h"
 #include "dispatch/planner.h"
-#include "dispatch/published.h"
 #include "dispatch/sites.h"
 #include "exec/states.h"
 #include "health/board.h"

@@ -16,8 +16,6 @@
 #include <yard/detail/memo.h>
 #include <yard/plugin.h>
 
-#include <bit>
-
 #include "base/reclaimer.h"
 
 namespace yard::dispatch {

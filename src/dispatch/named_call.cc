@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls by name. A thread remembers how the arguments of a call bind to the parameters of its op.
-#include <bit>
 #include <cstring>
 #include <new>
 

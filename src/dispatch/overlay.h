@@ -2,10 +2,7 @@
 // Overlays are entries for calls whose scope or options change the choice.
 #pragma once
 
-#include <yard/options.h>
-
 #include "dispatch/scope.h"
-#include "policy/process.h"
 #include "select/candidate_set.h"
 
 namespace yard::detail {

@@ -3,17 +3,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/lists.h"
 #include "base/log.h"
 #include "base/results.h"
 #include "base/tasks.h"
 #include "base/text.h"
 #include "dispatch/call.h"
-#include "dispatch/core.h"
 #include "select/reasons.h"
-#include "select/select.h"
 
 namespace yard::dispatch {
 namespace {

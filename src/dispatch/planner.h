@@ -7,7 +7,6 @@
 
 #include <yard/runtime.h>
 
-#include "base/mutex.h"
 #include "dispatch/snapshot.h"
 
 namespace yard::detail {

@@ -4,9 +4,6 @@
 #pragma once
 
 #include <yard/config.h>
-#include <yard/health.h>
-
-#include <functional>
 
 #include "dispatch/core.h"
 

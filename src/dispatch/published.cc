@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dispatch/published.h"
 
-#include <algorithm>
 #include <thread>
 
-#include "base/reclaimer.h"
 #include "base/results.h"
-#include "dispatch/core.h"
 #include "dispatch/policy_changes.h"
 
 namespace yard::dispatch {

@@ -6,13 +6,7 @@
 // builds again.
 #pragma once
 
-#include <yard/registry.h>
-
-#include <functional>
-#include <set>
-
 #include "base/append_list.h"
-#include "base/mutex.h"
 #include "dispatch/snapshot.h"
 
 namespace yard::detail {

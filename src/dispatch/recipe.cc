@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dispatch/recipe.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "base/lists.h"

@@ -9,8 +9,6 @@
 // Most ops need only this word, which is computed without a branch for each kind of test.
 #pragma once
 
-#include <bit>
-
 #include "select/candidate_set.h"
 
 namespace yard::dispatch {

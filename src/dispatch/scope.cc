@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dispatch/scope.h"
 
-#include <yard/plugin.h>
-
 #include <algorithm>
 #include <deque>
 #include <unordered_map>

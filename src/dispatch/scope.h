@@ -7,8 +7,6 @@
 #include <yard/detail/guard.h>
 #include <yard/policy.h>
 
-#include <map>
-
 #include "base/append_list.h"
 
 namespace yard::detail {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dispatch/snapshot.h"
 
-#include <algorithm>
-#include <bit>
-
 namespace yard::dispatch {
 namespace {
 

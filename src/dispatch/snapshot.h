@@ -6,18 +6,11 @@
 
 #include <yard/detail/function.h>
 
-#include <algorithm>
-#include <array>
-#include <chrono>
 #include <deque>
 
-#include "base/reclaimer.h"
 #include "dispatch/overlay.h"
 #include "dispatch/recipe.h"
 #include "exec/executor.h"
-#include "op/call.h"
-#include "policy/process.h"
-#include "registry/changes.h"
 #include "select/select.h"
 
 namespace yard::dispatch {

@@ -5,8 +5,6 @@
 #include <yard/detail/function.h>
 #include <yard/trace.h>
 
-#include <map>
-
 #include "base/mutex.h"
 #include "op/call_spec.h"
 #include "op/program.h"

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <span>
 
 #include "base/log.h"
 #include "base/reclaimer.h"

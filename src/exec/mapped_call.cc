@@ -2,10 +2,8 @@
 #include "exec/mapped_call.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdlib>
 #include <cstring>
-#include <span>
 
 #include "op/facts.h"
 #include "op/numbers.h"

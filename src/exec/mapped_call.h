@@ -8,9 +8,6 @@
 //   mapped.copy_out(host);                     // if it succeeded
 #pragma once
 
-#include <yard/plugin.h>
-#include <yard/tensor.h>
-
 #include "op/argument_map.h"
 
 namespace yard::exec {

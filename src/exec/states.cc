@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/float_state.h"
 #include "base/tasks.h"
 #include "base/text.h"

@@ -8,12 +8,9 @@
 
 #include <yard/call_spec.h>
 
-#include <functional>
 #include <list>
-#include <span>
 
 #include "base/mutex.h"
-#include "op/program.h"
 #include "registry/changes.h"
 
 namespace yard::exec {

@@ -3,12 +3,9 @@
 // implementation after a failure.
 #include <fmt/format.h>
 
-#include <chrono>
-
 #include "base/lists.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "dispatch/core.h"
 #include "dispatch/trace.h"
 #include "functions/functions.h"
 

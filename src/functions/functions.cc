@@ -3,9 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <set>
-
 #include "base/lists.h"
 #include "base/log.h"
 #include "base/text.h"

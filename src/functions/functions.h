@@ -8,12 +8,8 @@
 
 #include <yard/verify.h>
 
-#include <deque>
-#include <functional>
-#include <map>
 #include <thread>
 
-#include "base/mutex.h"
 #include "dispatch/core.h"
 #include "functions/table.h"
 #include "plugin/loader.h"

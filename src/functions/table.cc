@@ -3,15 +3,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <map>
-
 #include "base/float_state.h"
 #include "base/lists.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "policy/words.h"
-#include "select/candidate_set.h"
 #include "select/reasons.h"
 
 namespace yard::functions {

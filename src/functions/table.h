@@ -10,10 +10,7 @@
 #include <climits>
 #include <tuple>
 
-#include "base/append_list.h"
 #include "base/counters.h"
-#include "base/reclaimer.h"
-#include "dispatch/scope.h"
 #include "dispatch/snapshot.h"
 
 namespace yard::functions {

@@ -7,25 +7,11 @@
 // equals the plan that a fresh selection would make.
 #pragma once
 
-#include <yard/options.h>
-#include <yard/policy.h>
-
-#include <algorithm>
-#include <chrono>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "health/health_snapshot.h"
 #include "op/call.h"
-#include "op/predicate.h"
-#include "op/program.h"
 #include "policy/process.h"
-#include "policy/rollout.h"
 #include "registry/changes.h"
 #include "registry/interfaces.h"
-#include "registry/records.h"
 
 namespace yard::select {
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "select/select.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <yard/explain.h>
 
 #include <algorithm>
 #include <cmath>

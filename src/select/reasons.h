@@ -2,12 +2,6 @@
 // The catalogue of reasons, with a name and a meaning for each code, and texts of verdicts.
 #pragma once
 
-#include <yard/plugin.h>
-
-#include <span>
-#include <string>
-#include <string_view>
-
 #include "select/select.h"
 
 namespace yard::select {

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <yard/detail/guard.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <tuple>

@@ -2,15 +2,6 @@
 // The selector orders the kernels that are allowed, able and healthy.
 #pragma once
 
-#include <yard/explain.h>
-
-#include <cstdint>
-#include <span>
-#include <string>
-#include <vector>
-
-#include "op/call.h"
-#include "policy/process.h"
 #include "select/candidate_set.h"
 
 namespace yard::select {
