@@ -108,8 +108,7 @@ YARD_C_API int32_t yard_call_handle(const yard_handle_t* handle, const yard_valu
 /* No call may use the handle any more. Accepts NULL. */
 YARD_C_API void yard_free_handle(yard_handle_t* handle);
 
-/* Makes an instance for yard_options_t. Fails unless the op has a kernel that accepts the
- * options. */
+/* Makes an instance for yard_options_t. Fails unless a kernel of the op accepts the options. */
 YARD_C_API yard_instance_t* yard_make_instance(const char* op, const yard_named_value_t* options,
                                                uint32_t count, char* error, size_t error_size);
 /* Replaces the weights, also while others call. Copies descriptors. The data must stay until other

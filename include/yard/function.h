@@ -232,8 +232,7 @@ class YARD_API Functions {
   Status load(std::string_view group);
 
   // Activates the backend, as the latest one, for functions with Selection::kActive. Index -1 means
-  // all devices of a type. Fails unless the backend is usable and provides functions, or a plugin
-  // that is not open may bring it.
+  // all devices of a type. Fails unless it is usable and provides functions or a plugin may.
   Status activate(std::string_view backend) { return set_active(backend, {}, true); }
   Status activate(std::string_view backend, Device on) { return set_active(backend, on, true); }
   Status deactivate(std::string_view backend) { return set_active(backend, {}, false); }

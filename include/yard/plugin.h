@@ -239,8 +239,7 @@ typedef struct yard_backend {
   void* self;
   /* Tells whether `device` is usable, before the first choice that needs it. NULL means always. */
   int32_t (*probe)(void* self, const yard_host_t* host, yard_device_t device, yard_verdict_t* why);
-  /* Returns when the device (any if index is -1) has no work left. NULL if kernels finish
-   * theirs. */
+  /* Returns when the device (any if index is -1) has no work left. NULL if kernels wait for it. */
   int32_t (*quiesce)(void* self, yard_device_t device);
   int32_t (*reset)(void* self, yard_device_t device); /* brings a lost device back, or NULL */
   int32_t (*capture)(void* self, yard_device_t device, void* stream, int32_t begins);
@@ -298,8 +297,7 @@ typedef struct yard_kernel {
   const char* const* state_fields; /* NULL-terminated */
   const char* options_schema;      /* "window: int = 0, scale: float"; what create accepts */
   /* Its own parameters, for run, typed, workspace, prepare and trace. Fields have the op's names.
-   * Each op parameter fills one, unless a limit (ABSENT, EQUALS) or the verifier fixes the
-   * value. */
+   * Each op parameter fills one, unless a limit (ABSENT, EQUALS) or the verifier fixes it. */
   const yard_param_t* const* params;
   uint32_t param_count, pad2_;
   /* The weights that load accepts: "sink?: f32[heads]". Required ones limit the kernel to instances

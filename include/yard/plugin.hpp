@@ -344,8 +344,7 @@ inline double speed_of_threads(double pieces) {
 }
 
 // The nanoseconds that one thread takes for a product of matrices [rows, k] * [k, n], for each
-// element of the second matrix. Libraries copy that matrix first, which pays off only for many
-// rows.
+// element of the second one. Libraries copy that one first, which pays off only for many rows.
 struct ProductTimes {
   static constexpr int kRows[] = {1, 8, 64};
   double ns[std::size(kRows)] = {};

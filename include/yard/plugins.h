@@ -48,8 +48,7 @@ enum class PluginState {
   kPinned,     // unregistered, but cannot be removed from the process: see `detail`
 };
 
-// The ops of a plugin that its replacement must serve, with equal schemas. kInUse means the ops
-// that this process has called.
+// The ops that a replacement must serve, with equal schemas. kInUse means those called so far.
 enum class KeptOps : uint8_t { kInUse, kAll, kNone };
 
 // docs/reference/plugin_reasons.md explains why a file or plugin was refused.

@@ -33,8 +33,7 @@ struct RuntimeSettings {
   std::vector<std::string> device_features = {};  // see Plugins::state_device_features()
   std::map<std::string, ModeProvider, std::less<>> modes = {};  // by name, also for the rule file
   bool inspect = true;  // whether inspect.h reaches it, which privileged processes never allow
-  // Rule files may have files written only below this folder. The default is YARD_OUTPUT_DIRECTORY,
-  // or the folder of the rule file.
+  // Where rule files may have files written: by default YARD_OUTPUT_DIRECTORY, or their folder.
   std::string output_directory = {};
 };
 
@@ -48,8 +47,7 @@ class YARD_API Runtime {
 
   static Runtime& shared();  // of the process; made on first use, never destroyed
 
-  // Limits the threads of a kernel's loop in all runtimes. 0 allows all CPUs that a thread may run
-  // on.
+  // Limits a kernel loop's threads in all runtimes. 0 allows all CPUs that a thread may run on.
   static void limit_threads(int32_t most) noexcept;
 
   // Returns to the built-in backends and drops policy, static map and active backends. Environment,
@@ -73,8 +71,7 @@ class YARD_API Runtime {
     std::string message;  // the mistake and the expected form
     bool error = true;    // false for a warning
   };
-  // Returns problems of RuntimeSettings, of the environment as last read, and of the rule file. The
-  // log has them, too.
+  // Problems of RuntimeSettings, of the environment as last read, and of the rule file, as logged.
   std::vector<Problem> problems() const;
 
   Status call(std::string_view op, std::initializer_list<Arg> args);

@@ -3,9 +3,8 @@
 //
 //   std::puts(to_json(yard::Runtime::shared().stats()).c_str());
 //
-// Counts are exact across every change; calls that run while they are read may be missing. One call
-// in `sampled_one_in`, at random, is timed. Calls through frozen handles are not counted. A forked
-// child starts at zero.
+// Counts are exact across every change, except for calls that run while they are read. One call in
+// `sampled_one_in`, at random, is timed. Frozen handles do not count. A child starts at zero.
 #pragma once
 
 #include <yard/health.h>

@@ -76,8 +76,7 @@ struct FormFacts {
       args[t->cell - cells.at].u.tensor = to++;
     }
   }
-  // Returns false if a tensor has no facts. This happens if a packed site followed its op to other
-  // parameters while the form was read.
+  // A tensor lacks facts if a packed site got other parameters while the form was read.
   bool are_complete(const Cells& cells) const noexcept {
     for (uint32_t i = 0; i < cells.count; ++i)
       if (args[i].tag == YARD_TAG_TENSOR && args[i].u.tensor == cells.at[i].u.tensor) return false;
@@ -104,8 +103,7 @@ struct FormFacts {
 }
 
 // Serves a call without a memo, and makes a memo if its form was seen before. Returns false if the
-// plan is not known, or if the scope traces or is invalid. The instance for calls outside of scopes
-// is about ten instructions shorter.
+// plan is not known, or if the scope traces or is invalid. Faster without kInScope.
 template <bool kInScope, class F>
 bool serve_by_key(base::ThreadRecord& thread, Site& site, const Cells& cells, const CallForm& form,
                   const F& serve, Status::Rep*& failed) {

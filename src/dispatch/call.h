@@ -21,8 +21,7 @@ Status call_with_options(Site& site, const Cells& cells, const Options& options)
 Status resolve_call(Site& site, const Cells& cells, const Options* options,
                     std::shared_ptr<const policy::Rollout> rollout = nullptr);
 
-// Makes a call by name, without options. Returns null on success. The thread remembers how the
-// arguments bind to parameters.
+// Makes a call by name, whose binding the thread remembers. Returns null on success.
 Status::Rep* call_named(Core& core, std::string_view op, std::span<const Arg> args);
 struct NamedCall {
   Site* site;
@@ -45,8 +44,7 @@ Result<Explanation> explain_call(const Core& core, const FoundOp& op, const Cell
                                  const Options& o);
 Result<Explanation> explain_call(const Core& core, const op::CallSpec& spec, const Options& o);
 
-// Holds arguments with the facts of every tensor, in copies of the caller's tensors. Allocates only
-// for long lists.
+// Holds arguments whose tensors are copies with facts. Allocates only for long lists.
 class WithFacts {
  public:
   // `known` (may be null) are the arguments with facts, if these were computed before.

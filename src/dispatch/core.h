@@ -10,9 +10,8 @@
 
 namespace yard::dispatch {
 
-// Services that the runtime provides to the dispatcher. Several threads may call a function at
-// once. The caller holds no lock unless a function says so. The default bodies serve a core without
-// a runtime.
+// Services that the runtime provides. Several threads may call a function at once. The caller holds
+// no lock unless a function says so. The default bodies serve a core without a runtime.
 class CoreServices {
  public:
   // Returns the loader of plugins on demand, or null. The caller may hold any lock.
@@ -41,8 +40,7 @@ class CoreServices {
   // Tells the sites of functions whether they must read the snapshot.
   virtual void on_publication(const Snapshot& /*next*/, bool /*after*/) noexcept {}
 
-  // Called after a change of the health board was published, even inside the guard of a call. Must
-  // be quick and must not publish.
+  // Called after health was published, even inside a guard. Must be quick and must not publish.
   virtual void on_health() noexcept {}
   // Adds successes that are counted outside of entries, such as successes of dispatched functions.
   virtual void add_successes(std::vector<health::Successes>&) {}
@@ -83,8 +81,7 @@ class Core final {
 
   const uint64_t id;  // unique among all cores that the process ever had
   const yard_host_t* const host;
-  // The limit of nested calls on one thread, at least the number of inline slots. A rule file may
-  // change the limit.
+  // The most nested calls on one thread, which a rule file may set. At least kInlineSlots.
   static constexpr uint32_t kMaxCallDepth = 1000;
   std::atomic<uint32_t> max_call_depth{kMaxCallDepth};
   const std::shared_ptr<health::CallTable> calls = std::make_shared<health::CallTable>();

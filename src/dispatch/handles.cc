@@ -3,8 +3,7 @@
 //
 // A bound handle has the route of its call, found in advance, and owns nothing. A call protects the
 // route and uses it only if the op's version has not changed, because then the plan's entry was not
-// retired before. The entry lists the routes of its handles and is not freed while one is
-// protected.
+// retired before. The entry lists these routes and is not freed while one of them is protected.
 #include <fmt/format.h>
 #include <yard/bound.h>
 

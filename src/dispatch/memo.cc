@@ -121,9 +121,8 @@ bool write_form(CallMemo& m, const CallForm& form, const Entry& entry, const Cel
   return each_later_word(m.more, form, cells, put);
 }
 
-// Chooses where to store a form. The order of preference is: over a stale memo of the site, at the
-// form's home unless the memo there is at its own home, beside the home, in another empty place,
-// over any memo.
+// Chooses where to store a form. Prefers a stale memo of the site, then the form's home unless the
+// memo there is at its own home, then the place beside it, then another empty place, then any.
 CallMemo* place_for(CallMemos& memos, uint64_t hash, uint64_t site, uint64_t scope) noexcept {
   CallMemo* const set = set_of(memos, hash);
   CallMemo* empty = nullptr;

@@ -47,13 +47,11 @@ bool is_same(std::string_view a, const std::string& b) noexcept {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }
 
-// Puts the arguments into the order of the parameters. Returns false if the binding is stale or
-// belongs to another way to write a call.
+// Puts the arguments in order. Returns false if the binding is stale or is not for this call.
 bool apply(const Binding& b, const Core& core, std::string_view op, std::span<const Arg> args,
            yard_value_t* values, uint32_t& views) noexcept {
   if (b.core != core.id || b.given != args.size() || !is_same(op, b.op)) return false;
-  // Nothing here reads data that the version publishes. The call itself checks everything that
-  // may have changed.
+  // This reads no data that the version publishes. The call itself checks what may have changed.
   if (b.version->load(kReread) != b.found) return false;
   uint32_t found = 0;
   for (uint32_t left = b.defaults; left != 0; left &= left - 1) {

@@ -23,8 +23,7 @@ struct OverlayKey {
   bool rollout = false;              // use the rules in rollout
   uint64_t hash = 0;                 // 0 for the global entry
 
-  // `labelled` includes the call's own labels, which only some rules read. The pointers may be
-  // null.
+  // `labelled` includes the call's own labels, which only some rules read. Pointers may be null.
   static OverlayKey make(const Options* options, const ScopeState* scope, bool labelled,
                          bool rollout = false);
   bool operator==(const OverlayKey& o) const noexcept;

@@ -135,8 +135,7 @@ Result<exec::Plan::Ptr> Planner::make_plan(const Entry& entry, const Key& key,
     mine->key.assign(key.w, key.w + key.words);
     const auto it = std::ranges::find_if(
         pending_, [&](const auto& p) { return p->entry == mine->entry && p->key == mine->key; });
-    // Plugin code that calls ops during a selection selects for itself, because the selection that
-    // it would wait for may be waiting for it.
+    // Plugin code inside a selection does not wait, because the other selection may wait for it.
     if (it != pending_.end() && !select::inside_select()) {
       const std::shared_ptr<Pending> other = *it;
       // Limit the wait, because a verifier may be waiting for this thread.
@@ -158,8 +157,7 @@ Result<exec::Plan::Ptr> Planner::make_plan(const Entry& entry, const Key& key,
     // Even if a verifier ends the thread, the selection ends, and waiting threads do it themselves.
     const std::unique_ptr<std::shared_ptr<Pending>, decltype(end)> selection(&mine, end);
     auto plan = fresh_plan(entry, key, call);
-    // A call that never ends holds all plans that its entry evicts meanwhile. If there are too many
-    // of them, do not store the plan.
+    // A call that never ends holds all plans that its entry evicts. Do not store too many.
     const size_t many = 4 * limit + 256;
     const bool crowded = base::reclaimer().pending() > many && base::reclaimer().collect() > many;
     const std::lock_guard lock(lock_);

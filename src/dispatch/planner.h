@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes entries, and plans for calls that have none.
-//
-// Plans are added to entries under the plan lock. Probes, verifiers and cost hints run without the
-// lock.
+// Makes entries, and plans for calls that have none. Plans are added to entries under the plan
+// lock. Probes, verifiers and cost hints run without a lock.
 #pragma once
 
 #include <yard/runtime.h>
@@ -20,12 +18,10 @@ class Planner {
   Planner(Core& core, size_t plans_per_op);
 
   // ---- Entries ----
-  // Makes the op's entry for the snapshot `next`, which is being built. `old` (may be null) is the
-  // previous entry. Runs plugin code.
+  // Makes an entry for `next`, which is being built. `old` may be null. Runs plugin code.
   std::shared_ptr<Entry> make_entry(const Snapshot& next, const registry::OpRecord& op_record,
                                     const Entry* old);
-  // Makes an entry for calls with these options in this scope. Both may be null. `global` is the
-  // op's entry in `s`.
+  // Makes an entry for these options and this scope (or null). `global` is the op's entry in `s`.
   Result<std::shared_ptr<const Entry>> overlay(const std::shared_ptr<const Snapshot>& s,
                                                const Entry& global, const Options* options,
                                                const ScopeState* scope, const OverlayKey& key);
@@ -82,8 +78,7 @@ class Planner {
   std::atomic<uint64_t> selections_{0};
 };
 
-// Frees retired objects if there are many. For code that retires objects while it makes a call. The
-// caller holds no lock.
+// Frees retired objects if there are many. Calls use this when they retire one, without a lock.
 void collect_if_due();
 
 Status check_options(const registry::OpRecord& op_record, const Options& o);

@@ -38,8 +38,7 @@ using StillApplies = std::function<bool(const policy::ProcessPolicy&)>;
 using PublishedRules = std::shared_ptr<const policy::RulesVersion>;
 Result<PublishedRules> set_file(Core& core, const std::shared_ptr<const policy::FileRules>& file,
                                 const policy::RulesVersion& version, const StillApplies& still);
-// Applies rules to a share of the calls, beside the rules in force. Returns false if nothing was
-// published.
+// Applies rules to a share of the calls. Returns false if `still` refused the change.
 Result<bool> begin_rollout(Core& core, const std::shared_ptr<const policy::FileRules>& file,
                            const StillApplies& still);
 // Returns false if these rules are not in rollout.

@@ -207,8 +207,7 @@ void Published::catch_up() {
 }
 
 void Published::apply_settings() {
-  // Repeat if another change was published meanwhile, because the older settings may have been
-  // written last.
+  // Repeat if another change came meanwhile, because older settings may have been written last.
   std::shared_ptr<const Snapshot> s;
   while (s != snapshot()) {
     s = snapshot();

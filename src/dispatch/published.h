@@ -2,8 +2,7 @@
 // The current snapshot, the versions that memos compare, and the changes of both.
 //
 // A change builds the next snapshot without a lock, because probes and log sinks may run meanwhile.
-// It publishes under one short lock if the snapshot it started from is still current. Otherwise it
-// builds again.
+// It publishes under a short lock if its old snapshot is still current. Otherwise it builds again.
 #pragma once
 
 #include "base/append_list.h"
@@ -60,11 +59,9 @@ class Published {
   // ---- Changes: any thread may call these, outside of selections ----
   // Applies all steps, or none on error.
   Result<Ticket> apply(const std::vector<registry::Step>& steps);
-  // Replaces the registry with the result of these steps. Resets the policy and the static map of
-  // the program. Op indices are not reused.
+  // Replaces the registry, and resets policy and static map. Op indices are not reused.
   Status start_over(const std::vector<registry::Step>& steps);
-  // Publishes the policy that `change` edits, unless `change` fails. If another change came first,
-  // `change` is called again.
+  // Publishes the policy that `change` edits, unless it fails. May call `change` several times.
   using PolicyChange = std::function<Status(const registry::State&, policy::ProcessPolicy&)>;
   Status edit_policy(const PolicyChange& change);
   // Publishes `next` in place of `old` among the observers of every call. Either may be null.
@@ -86,8 +83,7 @@ class Published {
   void restart();
   // The ops whose entries are made again besides ops with changed health, or nullopt for all.
   using Ops = std::optional<std::set<std::string>>;
-  // Edits a copy of the current snapshot that has no entries yet. Called again if another change
-  // came first.
+  // Edits a copy of the current snapshot without entries. Called again if another change was first.
   using Change = std::function<Status(Snapshot& next, Ops& ops)>;
   Status publish_change(const Change& change);
   // Calls publish_change() outside of selections, and then updates the rest of the runtime.
@@ -115,8 +111,7 @@ namespace yard::detail {
 struct TicketState {
   std::vector<std::weak_ptr<const void>> removed;  // expire when the records are freed
   const uint64_t forks = base::forks();            // tells in which process the ticket was made
-  // Set in a forked child, which waits for its own calls only. Objects that threads of the parent
-  // held are never freed.
+  // Set in a forked child, whose own calls count. What threads of the parent held is never freed.
   std::shared_ptr<const std::atomic<bool>> calls_ended;
 };
 

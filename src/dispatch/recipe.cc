@@ -107,8 +107,7 @@ class RecipeCompiler {
     if (!add_quick(p)) add_predicate(p);
   }
 
-  // A predicate has a quick form if it is about facts, a dimension or a product of dimensions of a
-  // tensor that is always given.
+  // A predicate is quick if it is about facts or sizes of a tensor that is always given.
   bool add_quick(const op::Predicate& p) {
     const op::Field::Source& from = p.field.sources[0];
     if (p.field.count != 1 || !always_given(from.arg)) return false;

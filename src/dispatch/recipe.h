@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A recipe computes the key of a call. Calls that the selector cannot tell apart have equal keys
 // and share a plan. The recipe is compiled from the predicates and fields that the candidates of an
-// op list: `hidden % 8 == 0` adds one bit, a cost hint adds the half octave of each field it reads,
-// and a verifier without a list of fields adds everything. Keys are compared in full, so shape
-// classes are exact.
+// op list: `hidden % 8 == 0` adds a bit, a cost hint the half octave of each field it reads, and a
+// verifier without a list of fields everything. Full keys are compared, so shape classes are exact.
 //
 // The first word holds the call's flags, up to 26 tests and the dtype and device of one tensor.
 // Most ops need only this word, which is computed without a branch for each kind of test.

@@ -173,8 +173,7 @@ bool takes_rollout(const policy::Rollout& rollout, const PlannedCall& c) {
 }
 
 // Runs a plan by the executor, and adds the time to `rollout` unless it is null. This function and
-// the next two are not inlined, because their facts would take stack in calls that do not need
-// them.
+// the next two are not inlined, because their facts would take stack in other calls.
 [[gnu::noinline]] Status run_watched(const PlannedCall& c, const policy::Rollout* rollout) {
   const WithFacts facts(c.cells, c.args);
   exec::Request asked = request(c, facts.args());

@@ -42,8 +42,7 @@ exec::Request request(const PlannedCall& call, const yard_value_t* args);
 Status run(const PlannedCall& call);
 // Calls run() and turns std::bad_alloc into an error. Returns null on success.
 Status::Rep* run_plan(const PlannedCall& call);
-// Continues after the kernel of a direct plan has failed, and reports to health. Returns null if
-// another kernel served the call.
+// Reports that the kernel of a direct plan has failed. Returns null if another one served the call.
 Status::Rep* after_failure(const PlannedCall& call, int32_t code, const char* message);
 
 [[gnu::always_inline]] inline Status::Rep* run_hit(base::ThreadRecord& thread, Site& site,

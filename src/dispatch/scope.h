@@ -66,8 +66,7 @@ inline void set_scope(ThreadHead& thread, const ScopeState* state) noexcept {
   thread.scope = state != nullptr ? state->id : 0;
 }
 
-// Moves a thread that works for another thread into the scope of that thread. `state` must outlive
-// this object.
+// Moves a thread that works for another one into that thread's scope, which must outlive this.
 class ScopeOfCaller {
  public:
   ScopeOfCaller(ThreadHead& thread, const ScopeState* state) noexcept

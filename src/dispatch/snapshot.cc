@@ -172,8 +172,7 @@ size_t Entry::sweep(std::chrono::steady_clock::time_point before) {
 
 const exec::Plan* Entry::insert(const Key& key, exec::Plan::Ptr plan, size_t limit) {
   if (const exec::Plan* const stored = find(key)) return stored;
-  // Calls with a memo do not note uses. An eviction makes memos stale, so the next call notes its
-  // use.
+  // Calls with a memo do not note uses. An eviction makes memos stale, so later calls note theirs.
   if (plans_.size() >= limit)
     evict(plans_.size() - limit + std::max<size_t>(1, limit / 4),
           [](const exec::Plan& p, auto) { return !p.used_again.exchange(false); });

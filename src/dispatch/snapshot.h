@@ -19,8 +19,7 @@ namespace yard::dispatch {
 class MemoVersion {
  public:
   const std::atomic<uint64_t>& value() const noexcept { return value_; }
-  // Call this before finding the data to remember. Returns kNever, which is never current, while
-  // the version is suspended.
+  // Call this before finding the data to remember. Returns kNever while the version is suspended.
   static constexpr uint64_t kNever = ~uint64_t{0};
   uint64_t read() const noexcept {
     const uint64_t now = value_.load(std::memory_order_acquire);
@@ -63,10 +62,9 @@ void free_some_old_plans();
 
 class Entry : public std::enable_shared_from_this<Entry> {
  public:
-  // Memos of the entry's calls compare `memos`, and `calls` counts the calls. `old` (may be null)
-  // is an earlier entry of the op, whose kernels keep their KernelStats. `inside` is the snapshot
-  // whose overlay table will hold the entry. It is null for the global entry, which also shares the
-  // known calls of `old`.
+  // Memos of the entry's calls compare `memos`, and `calls` counts the calls. Kernels of `old` (may
+  // be null) keep their KernelStats. `inside` is the snapshot whose overlay table will hold the
+  // entry. It is null for the global entry, which also shares the known calls of `old`.
   Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& memos,
         std::shared_ptr<health::CallTable> calls, const Entry* old, const void* inside = nullptr);
   // The last owner retires the entry instead of deleting it.

@@ -49,8 +49,7 @@ void for_each_tensor(const op::Program& program, const yard_value_t* args, const
 
 using SavedInputs = std::vector<std::pair<const yard_tensor_t*, std::unique_ptr<std::byte[]>>>;
 
-// Copies `~` arguments and inputs that share memory with outputs. Returns nullopt if one is not in
-// host memory, or if memory is exhausted.
+// Copies `~` arguments and inputs that share memory with outputs. Returns nullopt if it cannot.
 std::optional<SavedInputs> copy_inputs(const op::Program& program, const yard_value_t* args) {
   SavedInputs to;
   bool all = true;

@@ -178,8 +178,7 @@ struct Outcome {
 int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, CallFrame& frame,
                    const Request& request);
 
-// Provides the workspace that the kernel asks for, and `more` bytes before it, at `*before`. `args`
-// must have facts.
+// Provides the kernel's workspace, and `more` bytes before it, at `*before`. `args` need facts.
 int32_t give_workspace(base::ThreadRecord& thread, const registry::Kernel& kernel,
                        yard_call_t& call, const yard_value_t* args, uint32_t count,
                        uint64_t more = 0, std::byte** before = nullptr);

@@ -211,8 +211,7 @@ int32_t States::find_or_make(const StateRequest& r, std::shared_ptr<KernelState>
     }
   }
   if (!fits) return refuse(bytes);
-  // The kernel may have been removed during this call. Check this after storing the state: a later
-  // removal drops the state itself.
+  // The kernel may have been removed during this call. A later removal drops the state itself.
   if (budget_ != nullptr && !is_registered(*budget_->registry(), r.kernel)) drop_removed();
   to = std::move(made);
   return YARD_OK;

@@ -2,8 +2,7 @@
 // States of kernels that have create(). A state belongs to an instance of an op or to the plain
 // calls of a runtime. There is one for each combination of values of the fields that the kernel
 // names. A state that is neither among the last kKept nor used by a call is destroyed on a separate
-// thread (base/tasks.h). If the states of a runtime would hold too many bytes, the kernel declines
-// the call.
+// thread (base/tasks.h). If the states would hold too many bytes, the kernel declines the call.
 #pragma once
 
 #include <yard/call_spec.h>
@@ -64,9 +63,8 @@ class States {
   void set_weights(Weights weights);
   bool has_weights() const noexcept { return has_weights_.load(std::memory_order_relaxed); }
 
-  // Makes the state if there is none; create() gets the frame's call. Declines if the call passes
-  // other weights than the state was made from, or if the state exceeds the budget. The frame gets
-  // the message.
+  // Makes the state if there is none; create() gets the frame's call. Declines, with a message in
+  // the frame, if the call passes other weights than the state's, or if the budget is exceeded.
   int32_t find(const StateRequest& request, std::shared_ptr<void>& to);
 
   // Drops states of kernels that are no longer registered. The caller must not hold a lock.

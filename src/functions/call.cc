@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The slow path of function calls: traces, scopes, probes of half-open breakers, and the next
-// implementation after a failure.
+// The slow path of function calls: traces, scopes, probes, and what follows a failure.
 #include <fmt/format.h>
 
 #include "base/lists.h"

@@ -128,8 +128,7 @@ void Service::make_tables(const dispatch::Snapshot& old, dispatch::Snapshot& nex
 }
 
 // A thread that has seen the new table of one function must not find an outdated quiet flag of
-// another, and vice versa. The barrier makes all threads observe the first store before the second
-// one.
+// another, and vice versa. The barrier makes all threads observe the first store before the other.
 void Service::set_quiet(const dispatch::Snapshot& next, bool quiet) noexcept {
   const SnapshotTables* const tables = SnapshotTables::of(next);
   if (tables == nullptr) return;

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Service of a runtime makes the function tables of each snapshot, loads groups of functions on
-// first use, and keeps activations.
-//
-// Only the shared runtime serves calls. Other runtimes can list what their plugins provide. No lock
-// is held while providers, plugins and probes run.
+// first use, and keeps activations. Only the shared runtime serves calls. Other runtimes can list
+// what their plugins provide. No lock is held while providers, plugins and probes run.
 #pragma once
 
 #include <yard/verify.h>
@@ -42,14 +40,12 @@ class Service {
   // Returns null if no runtime serves calls.
   static Service* serving() noexcept;
   // Makes the table that a call did not find, and loads its group on first use. Returns false if
-  // the call must run the default. The thread must not hold a guard. Throws yard::Error in a scope
-  // with an invalid policy.
+  // the call must run the default. Throws yard::Error in an invalid scope. Hold no guard.
   bool attach(FunctionSite& site);
   Core& core() const noexcept { return core_; }
 
   // ---- For CoreServices ----
-  // Fails if a new function has another signature than its declaration. Warns of
-  // undeclared functions of active backends.
+  // Fails if a function does not fit its declaration. Warns of undeclared ones of active backends.
   Status check_change(const registry::State& before, const registry::State& after);
   void make_tables(const dispatch::Snapshot& old, dispatch::Snapshot& next);
   // Call this with false before `next` is published, and with true afterwards.

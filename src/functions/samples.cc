@@ -56,8 +56,7 @@ Answer run_twice(const Implementation& i, const FunctionArgs& args) {
   return a;
 }
 
-// Asks the verifier of a plugin or, if there is none, its function. `ask` stays null if the sample
-// is invalid.
+// Asks a plugin's verifier or, without one, its function. `ask` is null for an invalid sample.
 FunctionArgs args_of(const yard_sample_t* sample) {
   FunctionArgs args{};
   if (sample == nullptr || sample->size < sizeof *sample || sample->ask == nullptr) return args;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Table lists the implementations of one function in the order of calls, and says why some are
 // out. Tables belong to a snapshot and are immutable. An Implementation is made once per record,
-// and the tables that list it share it. It is retired with the last of them, and freed when no call
-// holds it.
+// shared by its tables, retired with the last of them, and freed when no call holds it.
 #pragma once
 
 #include <yard/function.h>

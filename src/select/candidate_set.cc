@@ -162,8 +162,7 @@ void add_limit(const op::Program& program, const yard_limit_t& l, uint32_t index
       to.push_back({{op::Field::of(*property, i), test}, index, reason, presence ? 0 : i});
 }
 
-// Reads what a kernel's own parameters require. A dtype that cannot be converted fails a limit, and
-// any other mismatch needs a transform.
+// A dtype that cannot be converted fails a limit. Any other mismatch needs a transform.
 void read_params(const op::ArgumentMap& map, uint32_t limits, KernelCandidate& c) {
   for (uint32_t i = 0; i < map.params.size(); ++i) {
     const op::KernelParam& p = map.params[i];

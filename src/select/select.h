@@ -29,9 +29,8 @@ struct Notes {
   std::string mode_text;  // why the mode put none first
 };
 
-// Indices of the candidates that can take the call, best first. `by` says what decided the first
-// one: the static map, a rule (kConfig or kHotReload), a mode of the program (kProgram), or the
-// rest of the order (kDynamic).
+// Indices of the candidates that can take the call, best first. `by` says what decided the first:
+// the static map, a rule (kConfig, kHotReload), a mode of the program (kProgram), or the rest.
 struct Order : std::vector<uint16_t> {
   Mode by = Mode::kDynamic;
   // With mode fallback, says what decided the place of each candidate.
