@@ -12,10 +12,15 @@
 #else
 #define YARD_HAS_(x) 0
 #endif
+/* Code built with a sanitizer runs only in programs built with that sanitizer. */
 #if defined(__SANITIZE_ADDRESS__) || YARD_HAS_(address_sanitizer)
 #define YARD_UNDER_ASAN
+#define YARD_SANITIZER_ "address"
 #elif defined(__SANITIZE_THREAD__) || YARD_HAS_(thread_sanitizer)
 #define YARD_UNDER_TSAN
+#define YARD_SANITIZER_ "thread"
+#else
+#define YARD_SANITIZER_ "none"
 #endif
 
 #define YARD_MAX_RANK 8   /* dimensions of a tensor */

@@ -12,9 +12,6 @@
 #include <yard/health.h>
 #include <yard/policy.h>
 
-#include <map>
-#include <vector>
-
 namespace yard {
 
 // A place in a file, or all 0 for values made in code. Comparisons of values ignore places.

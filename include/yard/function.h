@@ -145,6 +145,12 @@ struct Declared {
     return Function<S>(group, name, +body);
   }
 };
+
+// Numbers texts by their addresses. Returns YARD_REASON_REFUSED if there are too many.
+struct YARD_API ProgramTexts {
+  static int32_t number(const char* text) noexcept;
+  static const yard_host_t* host() noexcept;
+};
 }  // namespace detail
 
 struct ImplementationOptions {
@@ -152,14 +158,6 @@ struct ImplementationOptions {
   bool lower_first = false;           // a lower priority comes first, for ports of other libraries
   bool fails_before_writing = false;  // when it throws, it has changed nothing
 };
-
-namespace detail {
-// Numbers texts by their addresses. Returns YARD_REASON_REFUSED if there are too many.
-struct YARD_API ProgramTexts {
-  static int32_t number(const char* text) noexcept;
-  static const yard_host_t* host() noexcept;
-};
-}  // namespace detail
 
 // `run` has f's signature, perhaps after a yard::Next. Several threads may call `run` and `verify`,
 // which are kept until the last call has ended. Without a verifier all calls are accepted.

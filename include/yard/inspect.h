@@ -10,7 +10,6 @@
 #include <yard/status.h>
 
 #include <chrono>
-#include <string>
 #include <string_view>
 #include <vector>
 

@@ -17,13 +17,9 @@
 
 namespace yard {
 
-enum class LogLevel : int {  // the level of a logger is the least severity that it writes
-  kDebug = YARD_LOG_DEBUG,
-  kInfo = YARD_LOG_INFO,
-  kWarn = YARD_LOG_WARN,
-  kError = YARD_LOG_ERROR,
-  kOff,  // only for a logger, which then writes nothing
-};
+// The level of a logger is the least severity that it writes. With kOff it writes nothing.
+enum class LogLevel : int { kDebug = YARD_LOG_DEBUG, kInfo, kWarn, kError, kOff };
+static_assert(static_cast<int>(LogLevel::kError) == YARD_LOG_ERROR);
 YARD_API const char* to_string(LogLevel level) noexcept;
 // Ignores case, and reads `warning` as `warn`.
 YARD_API std::optional<LogLevel> parse_log_level(std::string_view text) noexcept;

@@ -434,14 +434,6 @@ const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t host_abi, const yard_host_t* hos
 #else
 #define YARD_ARCH_ "x86_64"
 #endif
-/* Code built with a sanitizer runs only in programs built with that sanitizer. */
-#if defined(YARD_UNDER_ASAN)
-#define YARD_SANITIZER_ "address"
-#elif defined(YARD_UNDER_TSAN)
-#define YARD_SANITIZER_ "thread"
-#else
-#define YARD_SANITIZER_ "none"
-#endif
 #define YARD_MANIFEST_TEXT(name, version, parts) "abi=" YARD_ABI_TEXT "\narch=" YARD_ARCH_ \
   "\nsanitizer=" YARD_SANITIZER_ "\nname=" name "\nversion=" version "\n" parts
 

@@ -24,11 +24,8 @@
 
 namespace yard {
 
-enum class Kind : int {
-  kDefault = YARD_KIND_DEFAULT,
-  kVendor = YARD_KIND_VENDOR,
-  kReference = YARD_KIND_REFERENCE,
-};
+enum class Kind : int { kDefault = YARD_KIND_DEFAULT, kVendor, kReference };
+static_assert(static_cast<int>(Kind::kReference) == YARD_KIND_REFERENCE);
 YARD_API const char* to_string(Kind k) noexcept;
 YARD_API std::optional<Kind> parse_kind(std::string_view text) noexcept;
 

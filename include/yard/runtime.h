@@ -21,7 +21,8 @@ namespace yard {
 class Functions;  // function.h
 namespace detail {
 class Core;
-}
+YARD_API Status::Rep* call_shared(std::string_view op, std::span<const Arg> args);
+}  // namespace detail
 
 struct RuntimeSettings {
   bool builtin_backends = true;
@@ -100,9 +101,6 @@ class YARD_API Runtime {
   std::unique_ptr<Parts> parts_;
 };
 
-namespace detail {
-YARD_API Status::Rep* call_shared(std::string_view op, std::span<const Arg> args);
-}
 // These functions use Runtime::shared().
 inline Status call(std::string_view op, std::initializer_list<Arg> args) {
   return Status::adopt(detail::call_shared(op, {args.begin(), args.size()}));

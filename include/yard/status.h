@@ -29,12 +29,9 @@
 
 namespace yard {
 
-// clang-format off
-enum class ErrorClass : int {
-  kOk = YARD_OK, kCaller = YARD_CALLER, kDeclined = YARD_DECLINED, kTransient = YARD_TRANSIENT,
-  kFault = YARD_FAULT, kDeviceLost = YARD_DEVICE_LOST, kFatal = YARD_FATAL,
-};
-// clang-format on
+// The numbers of yard_code_t.
+enum class ErrorClass : int { kOk, kCaller, kDeclined, kTransient, kFault, kDeviceLost, kFatal };
+static_assert(static_cast<int>(ErrorClass::kFatal) == YARD_FATAL);
 
 enum class Code : int {
   kOk = 0,

@@ -24,12 +24,9 @@ namespace yard {
 // The numbers are used in facts words and masks. The q types are block-quantised, as in GGUF.
 // clang-format off
 enum class DType : uint8_t {
-  invalid = 0,
-  f32 = YARD_F32, f16 = YARD_F16, bf16 = YARD_BF16, f64 = YARD_F64,
-  f8e4m3 = YARD_F8E4M3, f8e5m2 = YARD_F8E5M2,
-  i8 = YARD_I8, i16 = YARD_I16, i32 = YARD_I32, i64 = YARD_I64, i4 = YARD_I4,
-  u8 = YARD_U8, u16 = YARD_U16, u32 = YARD_U32, u64 = YARD_U64, u4 = YARD_U4, boolean = YARD_BOOL,
-  q8_0 = YARD_Q8_0, q4_0 = YARD_Q4_0, q4_1 = YARD_Q4_1, q4_k = YARD_Q4_K, q6_k = YARD_Q6_K,
+  invalid = 0, f32 = YARD_F32, f16, bf16, f64, f8e4m3, f8e5m2,
+  i8 = YARD_I8, i16, i32, i64, u8, u16, u32, u64, boolean, i4, u4,
+  q8_0 = YARD_Q8_0, q4_0, q4_1, q4_k, q6_k,
 };
 // clang-format on
 
@@ -47,6 +44,12 @@ inline constexpr yard_dtype_t kDlpack[] = {  // by number
     {1, 32, 1}, {1, 64, 1}, {6, 8, 1},  {0, 4, 1},  {1, 4, 1},
     {}, {0x81, 34, 32}, {0x82, 18, 32}, {0x83, 20, 32}, {0x84, 144, 256}, {0x85, 210, 256}};
 // clang-format on
+template <class C>
+concept Sized = requires(C& c) {
+  std::size(c);
+};
+template <class P>
+concept Pointer = std::is_pointer_v<std::remove_reference_t<P>>;
 }  // namespace detail
 constexpr yard_dtype_t to_dlpack(DType t) noexcept {
   const auto i = static_cast<size_t>(t);
@@ -233,15 +236,6 @@ class alignas(16) TensorView {
   int64_t dims_[2 * YARD_MAX_RANK];  // sizes, then strides
   Form form_;
 };
-
-namespace detail {
-template <class C>
-concept Sized = requires(C& c) {
-  std::size(c);
-};
-template <class P>
-concept Pointer = std::is_pointer_v<std::remove_reference_t<P>>;
-}  // namespace detail
 
 // Makes a compact view of a container, or too_short() if the shape has more elements.
 template <detail::Sized C>

@@ -183,16 +183,12 @@ Status::Rep* call(Site* site, const Cells& cells) {
   return resolve_call(*site, cells, nullptr).release();
 }
 
-namespace {
-
 // Returns true if the options ask for a result record at most.
-bool ask_for_record_only(const Options& o) noexcept {
+static bool ask_for_record_only(const Options& o) noexcept {
   return o.cache && !o.deterministic && !o.capturing && !o.inference && !o.policy && !o.mode &&
          !o.deadline && o.instance == nullptr && o.force.empty() && o.mode_name.empty() &&
          o.deny.empty() && o.labels.empty();
 }
-
-}  // namespace
 
 Status call_with_options(Site& site, const Cells& cells, const Options& options) {
   if (!ask_for_record_only(options)) return resolve_call(site, cells, &options);
@@ -237,16 +233,12 @@ namespace yard::detail {
 
 using namespace dispatch;
 
-namespace {
-
 // Returns the tag of a cell by the letter of its parameter (yard/detail/params.h).
-uint32_t tag_of(char letter, bool given) noexcept {
+static uint32_t tag_of(char letter, bool given) noexcept {
   constexpr std::string_view kTensors = "rwmRWM";
   if (kTensors.find(letter) != kTensors.npos) return given ? YARD_TAG_TENSOR : YARD_TAG_NONE;
   return letter == 'b' ? YARD_TAG_BOOL : letter == 'f' ? YARD_TAG_FLOAT : YARD_TAG_INT;
 }
-
-}  // namespace
 
 Status::Rep* dispatch(Site* site, const yard_value_t* args) {
   return call(site, cells_of(*site, args));

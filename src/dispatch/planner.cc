@@ -266,10 +266,9 @@ Status check_options(const registry::OpRecord& op_record, const Options& o) {
   return {};
 }
 
-namespace {
-
-Result<Explanation> explain_checked(const Core& core, const FoundOp& op, const op::Call& call,
-                                    const Options& o, const ScopeState* scope) {
+static Result<Explanation> explain_checked(const Core& core, const FoundOp& op,
+                                           const op::Call& call, const Options& o,
+                                           const ScopeState* scope) {
   const registry::OpRecord& op_record = *op.record;
   const Snapshot& s = *op.snapshot;
   YARD_RETURN_IF_ERROR(check_options(op_record, o));
@@ -295,8 +294,6 @@ Result<Explanation> explain_checked(const Core& core, const FoundOp& op, const o
         n.source.insert(at + kWord.size(), " (" + v->second + ")");
   return e;
 }
-
-}  // namespace
 
 Result<Explanation> explain_call(const Core& core, const FoundOp& op, const Cells& cells,
                                  const Options& o) {

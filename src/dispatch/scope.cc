@@ -137,13 +137,9 @@ namespace yard {
 using detail::ScopeContent;
 using detail::ScopeSpec;
 
-namespace {
-
-void append(std::vector<std::string>& to, const std::vector<std::string>& more) {
+static void append(std::vector<std::string>& to, const std::vector<std::string>& more) {
   to.insert(to.end(), more.begin(), more.end());
 }
-
-}  // namespace
 
 Scope::Scope() : Scope(Policy()) {}
 Scope::Scope(Policy policy) {

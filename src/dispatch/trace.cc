@@ -10,14 +10,11 @@
 #include "dispatch/scope.h"
 
 namespace yard::detail {
-namespace {
 
-std::string scalar_text(const op::CallSpec& spec, const std::string& param) {
+static std::string scalar_text(const op::CallSpec& spec, const std::string& param) {
   const auto it = std::ranges::find(spec.args, param, &op::SpecArg::name);
   return it != spec.args.end() ? op::to_string(it->value) : "none";
 }
-
-}  // namespace
 
 Tracer::Use Tracer::use_of(size_t arg, const yard_tensor_t& t, bool reads, bool writes) {
   const void* const data = static_cast<const char*>(t.data) + t.byte_offset;

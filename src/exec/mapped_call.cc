@@ -257,19 +257,7 @@ class Copier {
   bool empty_ = false, tiled_ = false;
 };
 
-}  // namespace
-
-void copy_elements(const Side<const std::byte>& from, const Side<std::byte>& to,
-                   const int64_t* sizes, int32_t rank, const yard_host_t* host) noexcept {
-  const Copier copier(from, to, sizes, rank);
-  if (host == nullptr || host->parallel_for == nullptr ||
-      copier.bytes_of_target() <= kSharedCopyBytes || !copier.run_shared(from.data, to.data, *host))
-    copier.run(from.data, to.data);
-}
-
 // ---- Tensors ----
-
-namespace {
 
 constexpr uint64_t kBufferAlign = 64;
 
@@ -303,6 +291,14 @@ void copy_between(const Side<std::byte>& a, const Side<std::byte>& b, bool back,
 }
 
 }  // namespace
+
+void copy_elements(const Side<const std::byte>& from, const Side<std::byte>& to,
+                   const int64_t* sizes, int32_t rank, const yard_host_t* host) noexcept {
+  const Copier copier(from, to, sizes, rank);
+  if (host == nullptr || host->parallel_for == nullptr ||
+      copier.bytes_of_target() <= kSharedCopyBytes || !copier.run_shared(from.data, to.data, *host))
+    copier.run(from.data, to.data);
+}
 
 uint64_t compact_bytes(const yard_tensor_t& t) noexcept {
   auto bytes = static_cast<uint64_t>(yard_unit_bytes(t.dtype));

@@ -52,48 +52,6 @@ void* workspace(base::ThreadRecord& thread, uint64_t bytes) {
   return w.memory.get();
 }
 
-}  // namespace
-
-int32_t give_workspace(base::ThreadRecord& thread, const registry::Kernel& kernel,
-                       yard_call_t& call, const yard_value_t* args, uint32_t count, uint64_t more,
-                       std::byte** before) {
-  if (kernel.d.workspace == nullptr && more == 0) return YARD_OK;
-  int64_t bytes = 0;
-  if (kernel.d.workspace != nullptr) {
-    const base::FloatState restored;
-    bytes = kernel.d.workspace(kernel.d.self, args, count);
-  }
-  if (bytes < 0) {
-    std::snprintf(call.error, call.error_size, "it returned a negative workspace size");
-    return YARD_FAULT;
-  }
-  uint64_t all;
-  auto* const memory = __builtin_add_overflow(more, static_cast<uint64_t>(bytes), &all)
-                           ? nullptr
-                           : static_cast<std::byte*>(workspace(thread, all));
-  if (memory == nullptr) {
-    std::snprintf(call.error, call.error_size, "no memory for %s of %llu bytes",
-                  more == 0 ? "a workspace" : "buffers and workspace",
-                  static_cast<unsigned long long>(all));
-    return YARD_TRANSIENT;
-  }
-  if (before != nullptr) *before = memory;
-  if (kernel.d.workspace == nullptr) return YARD_OK;
-  call.workspace = memory + more;
-  call.workspace_size = static_cast<uint64_t>(bytes);
-  return YARD_OK;
-}
-
-void* allocate_scratch(yard_call_t& call, uint64_t bytes) noexcept {
-  if (bytes > kMostBytes) return nullptr;
-  auto* memory = static_cast<char*>(allocate(bytes + kAlign));
-  if (memory == nullptr) return nullptr;
-  call.host_data = new (memory) Scratch{static_cast<Scratch*>(call.host_data)};
-  return memory + kAlign;
-}
-
-namespace {
-
 // One run of one kernel. `mapped` is null for kernels that take the op's parameters.
 struct KernelRun {
   base::ThreadRecord& thread;
@@ -163,6 +121,44 @@ struct KernelRun {
 }
 
 }  // namespace
+
+int32_t give_workspace(base::ThreadRecord& thread, const registry::Kernel& kernel,
+                       yard_call_t& call, const yard_value_t* args, uint32_t count, uint64_t more,
+                       std::byte** before) {
+  if (kernel.d.workspace == nullptr && more == 0) return YARD_OK;
+  int64_t bytes = 0;
+  if (kernel.d.workspace != nullptr) {
+    const base::FloatState restored;
+    bytes = kernel.d.workspace(kernel.d.self, args, count);
+  }
+  if (bytes < 0) {
+    std::snprintf(call.error, call.error_size, "it returned a negative workspace size");
+    return YARD_FAULT;
+  }
+  uint64_t all;
+  auto* const memory = __builtin_add_overflow(more, static_cast<uint64_t>(bytes), &all)
+                           ? nullptr
+                           : static_cast<std::byte*>(workspace(thread, all));
+  if (memory == nullptr) {
+    std::snprintf(call.error, call.error_size, "no memory for %s of %llu bytes",
+                  more == 0 ? "a workspace" : "buffers and workspace",
+                  static_cast<unsigned long long>(all));
+    return YARD_TRANSIENT;
+  }
+  if (before != nullptr) *before = memory;
+  if (kernel.d.workspace == nullptr) return YARD_OK;
+  call.workspace = memory + more;
+  call.workspace_size = static_cast<uint64_t>(bytes);
+  return YARD_OK;
+}
+
+void* allocate_scratch(yard_call_t& call, uint64_t bytes) noexcept {
+  if (bytes > kMostBytes) return nullptr;
+  auto* memory = static_cast<char*>(allocate(bytes + kAlign));
+  if (memory == nullptr) return nullptr;
+  call.host_data = new (memory) Scratch{static_cast<Scratch*>(call.host_data)};
+  return memory + kAlign;
+}
 
 int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, CallFrame& frame,
                    const Request& request) {

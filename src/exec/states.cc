@@ -71,10 +71,8 @@ struct KernelState {
   }
 };
 
-namespace {
-
 // destroy() may hang or end its thread, so it does not run on a caller's thread.
-void end_state(KernelState* s) {
+static void end_state(KernelState* s) {
   base::end_on_own_thread([s] {
     const std::unique_ptr<KernelState> ended(s);
     const base::ForeignCode inside;
@@ -82,8 +80,6 @@ void end_state(KernelState* s) {
     s->kernel->d.destroy(s->kernel->d.self, s->made);
   });
 }
-
-}  // namespace
 
 States::~States() {
   const base::EndTogether together;

@@ -12,15 +12,12 @@
 #include "functions/functions.h"
 
 namespace yard::functions {
-namespace {
 
-Status would_deadlock(std::string_view what) {
+static Status would_deadlock(std::string_view what) {
   return Status(
       Code::kWouldDeadlock,
       fmt::format("{} cannot be loaded by the code of a plugin that is being loaded", what));
 }
-
-}  // namespace
 
 Status status_of_exception() {
   try {

@@ -9,10 +9,9 @@
 #include "select/reasons.h"
 
 namespace yard::functions {
-namespace {
 
-FunctionInfo describe(const Situation& now, const FunctionSite& site, const Table* table,
-                      bool declared) {
+static FunctionInfo describe(const Situation& now, const FunctionSite& site, const Table* table,
+                             bool declared) {
   FunctionInfo to{site.group, site.name, site.signature, site.selection, declared, false, {}, 0};
   // Only the shared runtime serves calls and has counters.
   if (table != nullptr) to.original_calls = table->originals->total();
@@ -36,8 +35,6 @@ FunctionInfo describe(const Situation& now, const FunctionSite& site, const Tabl
   }
   return to;
 }
-
-}  // namespace
 
 FunctionCandidate explain_entry(const Table::Entry& e, const ThreadHead& thread,
                                 const FunctionArgs& args) {

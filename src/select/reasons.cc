@@ -53,31 +53,6 @@ constexpr ReasonInfo kReasons[] = {
 };
 static_assert(sizeof kReasons / sizeof kReasons[0] == YARD_REASON_COUNT);
 
-}  // namespace
-
-std::span<const ReasonInfo> reasons() noexcept { return kReasons; }
-
-std::string_view reason_name(int32_t code) noexcept {
-  if (code >= 0 && code < YARD_REASON_COUNT) return kReasons[code].name;
-  return code >= YARD_REASON_OWN ? "own" : "unknown";
-}
-
-std::string reason_meaning(int32_t code) {
-  if (code >= 0 && code < YARD_REASON_COUNT) return std::string(kReasons[code].meaning);
-  return fmt::format("unknown reason {}", code);
-}
-
-std::string open_breaker_text(const health::BreakerStatus& breaker) {
-  if (breaker.until == health::kManual)
-    return health::with_reason("was opened manually", breaker.why);
-  const auto left =
-      std::chrono::ceil<std::chrono::seconds>(breaker.until - std::chrono::steady_clock::now());
-  return fmt::format("is open; probes begin in {} s{}{}", std::max<int64_t>(left.count(), 0),
-                     breaker.failed_calls.empty() ? "" : "; failed calls: ", breaker.failed_calls);
-}
-
-namespace {
-
 // The figures are the indices of the feature and of the device. A negative one means any device.
 std::string feature_text(const registry::Kernel& k, const int64_t figures[3]) {
   const registry::Feature& n = k.needs[static_cast<size_t>(figures[0])];
@@ -173,6 +148,27 @@ std::string not_mapped_text(const CandidateSet& candidates) {
 }
 
 }  // namespace
+
+std::span<const ReasonInfo> reasons() noexcept { return kReasons; }
+
+std::string_view reason_name(int32_t code) noexcept {
+  if (code >= 0 && code < YARD_REASON_COUNT) return kReasons[code].name;
+  return code >= YARD_REASON_OWN ? "own" : "unknown";
+}
+
+std::string reason_meaning(int32_t code) {
+  if (code >= 0 && code < YARD_REASON_COUNT) return std::string(kReasons[code].meaning);
+  return fmt::format("unknown reason {}", code);
+}
+
+std::string open_breaker_text(const health::BreakerStatus& breaker) {
+  if (breaker.until == health::kManual)
+    return health::with_reason("was opened manually", breaker.why);
+  const auto left =
+      std::chrono::ceil<std::chrono::seconds>(breaker.until - std::chrono::steady_clock::now());
+  return fmt::format("is open; probes begin in {} s{}{}", std::max<int64_t>(left.count(), 0),
+                     breaker.failed_calls.empty() ? "" : "; failed calls: ", breaker.failed_calls);
+}
 
 const policy::Clause* deciding_clause(const CandidateSet& candidates, const yard_verdict_t& v) {
   const policy::Clauses& clauses = candidates.clauses();

@@ -35,17 +35,6 @@ const T& as_argument(const T& t) {
 }
 decltype(auto) as_argument(const TensorLike auto& t) { return yard_view(t); }
 
-}  // namespace detail
-
-using In = detail::TensorParam<'r'>;
-using Out = detail::TensorParam<'w'>;
-using InOut = detail::TensorParam<'m'>;
-using OptIn = detail::TensorParam<'R'>;
-using OptOut = detail::TensorParam<'W'>;
-using OptInOut = detail::TensorParam<'M'>;
-
-namespace detail {
-
 // `letter` is compared with the schema. Typed entries (plugin.h) take wire(), unless Type is void.
 // pack() makes the cell of a packed call, and payload() its last word.
 template <class P>
@@ -103,4 +92,12 @@ template <class... P>
 inline constexpr char kLetters[] = {Param<P>::letter..., '\0'};
 
 }  // namespace detail
+
+using In = detail::TensorParam<'r'>;
+using Out = detail::TensorParam<'w'>;
+using InOut = detail::TensorParam<'m'>;
+using OptIn = detail::TensorParam<'R'>;
+using OptOut = detail::TensorParam<'W'>;
+using OptInOut = detail::TensorParam<'M'>;
+
 }  // namespace yard
