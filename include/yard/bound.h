@@ -92,8 +92,8 @@ class States;
 //   attention.load({{"sink", sink}}).or_throw();
 //   attention.call({out, q, k, v}).or_throw();
 //
-// If a weight is named like a parameter, kernels may keep a prepared copy of that argument, which
-// must then not change until the next load().
+// Kernels may keep a prepared copy of a weight that is named like a parameter. That argument must
+// not change until the next load().
 class YARD_API Instance {
  public:
   // Fails if no kernel of the op accepts the options. The runtime must outlive the instance.

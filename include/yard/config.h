@@ -247,13 +247,8 @@ struct ConfigVersion {
 inline constexpr size_t kConfigHistory = 32;  // versions that are kept
 
 struct ConfigEvent {
-  enum class Kind : int {
-    kReloaded,
-    kRefused,
-    kRolledBack,
-    kRollout,  // a rollout has begun
-    kAborted,  // a rollout did worse, and the rules in force stay
-  };
+  // kRollout begins a rollout. kAborted ends one that did worse, and the rules in force stay.
+  enum class Kind : int { kReloaded, kRefused, kRolledBack, kRollout, kAborted };
   Kind kind = Kind::kReloaded;
   uint64_t version = 0;                 // in force afterwards; 0 if there is none
   std::string source;                   // as in ConfigVersion

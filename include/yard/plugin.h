@@ -148,8 +148,7 @@ struct yard_host {
   /* Returns 1 if the feature can be used ("avx512f", "sve2"), 0 if not, and -1 for an unknown name.
    * The program states the features of devices other than the cpu. */
   int32_t (*has_feature)(void* self, yard_device_t device, const char* name);
-  /* Calls another op in the caller's scope. Refuses a `count` that differs from the schema's. The
-   * message of a failure goes to the buffer of `call`. */
+  /* Calls another op in the caller's scope. `count` must be the schema's. Errors go to `call`. */
   int32_t (*call_op)(void* self, yard_call_t* call, const char* op, const yard_value_t* args,
                      uint32_t count);
 };

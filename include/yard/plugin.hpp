@@ -20,10 +20,6 @@
 // strings they are given. Programs pass descriptors to yard::Changes (registry.h).
 #pragma once
 
-#if __cplusplus < 202002L
-#error "Switchyard needs C++20: compile with -std=c++20 or newer"
-#endif
-
 #include <yard/plugin.h>
 #include <yard/detail/plugin_call.hpp>
 
@@ -263,8 +259,7 @@ class Plugin {
   Kept<yard_function_t> functions_;
 };
 
-// Returns the descriptor that kMake() makes at the first call. A function-local static would not
-// do, since a forked child may wait for it for ever.
+// Calls kMake() once. A forked child might wait for ever for a function-local static.
 template <Plugin (*kMake)()>
 YARD_MODE_TAG const yard_plugin_t* made_once() {
   static constinit const Plugin* made = nullptr;
@@ -273,8 +268,7 @@ YARD_MODE_TAG const yard_plugin_t* made_once() {
   return made->get();
 }
 
-// Makes a kernel with state: an S that is made from options and given weights. Only the constructor
-// is required. Runs get the state from Call::state().
+// Makes a kernel with state, an S. Only the constructor is required. See also Call::state().
 //
 //   struct Scaler {
 //     explicit Scaler(Named options) : by(options.number("by")) {}

@@ -30,11 +30,9 @@ YARD_API const char* to_string(Kind k) noexcept;
 YARD_API std::optional<Kind> parse_kind(std::string_view text) noexcept;
 
 struct Policy {
-  // Whether other kernels are tried after a failure that may have overwritten inputs.
-  enum class RetryInplace : int {
-    kNever,  // the call returns its error
-    kSave,   // inputs are saved before such a kernel runs, and restored for the next one
-  };
+  // After a failure that may have overwritten inputs, the call returns its error (kNever), or the
+  // next kernel gets inputs that were saved before (kSave).
+  enum class RetryInplace : int { kNever, kSave };
 
   // The kind that comes first. If unset, default and vendor compete, and reference comes last.
   std::optional<Kind> prefer;

@@ -11,10 +11,6 @@
 // Success is a null pointer. Headers do not repeat the includes of headers that they include.
 #pragma once
 
-#if __cplusplus < 202002L
-#error "Switchyard needs C++20: compile with -std=c++20 or newer"
-#endif
-
 #include <yard/abi.h>
 #include <yard/detail/exceptions.h>
 

@@ -83,8 +83,7 @@ class YARD_API Recording {
   Status stop();  // no error if nothing is recorded
   Stats stats() const;
 
-  // Level 1 prints a line on stderr for each call and failure, level 2 also for selections and
-  // transforms. Initially it is YARD_VERBOSE.
+  // Level 1 prints calls and failures on stderr, level 2 also selections and transforms.
   Status set_verbose(int level);
   int verbose() const;
 

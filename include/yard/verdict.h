@@ -37,8 +37,7 @@ class Next<R(A...)> {
 
 struct Accept {};
 
-// The text must live as long as the program; {n} stands for the n-th figure. Every distinct text is
-// a separate reason, so keep figures out of it.
+// Each distinct text is a reason and must live as long as the program. {n} stands for figure n.
 struct Reject {
   constexpr explicit Reject(const char* why, int64_t a = 0, int64_t b = 0, int64_t c = 0) noexcept
       : text(why), figures{a, b, c} {}

@@ -16,8 +16,7 @@ namespace yard::dispatch {
 // them than the op has parameters.
 Status::Rep* call(Site* site, const Cells& cells);
 Status call_with_options(Site& site, const Cells& cells, const Options& options);
-// The slow path of both functions above. Makes the plan if needed, and follows the options (may be
-// null) and the rules in `rollout`. Does not make a memo.
+// The slow path of both. Makes a plan if needed, but no memo. Options and rollout may be null.
 Status resolve_call(Site& site, const Cells& cells, const Options* options,
                     std::shared_ptr<const policy::Rollout> rollout = nullptr);
 

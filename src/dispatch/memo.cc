@@ -65,8 +65,7 @@ bool extent_of(const yard_tensor_t& of, std::optional<Extent>& to) noexcept {
   return true;
 }
 
-// Stores which low address bits a call of the form has. The address of an absent tensor is 0.
-// Returns false if the bits cannot be stored.
+// Stores which low address bits a call of the form has. Returns false if it cannot.
 bool write_alignments(CallMemo& m, const CallForm& form) noexcept {
   if (form.any_bit % YARD_MAX_ALIGN == 0) {
     m.zero_bits = YARD_MAX_ALIGN - 1;

@@ -37,8 +37,7 @@ op::Labels labels_over(const Over& over, const Under& under) {
   return {all.begin(), all.end()};
 }
 
-// Returns the parts for an op of the snapshot under a policy, a scope and the options of `key`.
-// Fails if scope or options name an unknown mode.
+// Returns the parts under a policy, a scope and the options of `key`. Fails for an unknown mode.
 Result<select::CandidateParts> parts_for(const Core& core, const Snapshot& snapshot,
                                          const policy::ProcessPolicy& policy, const std::string& op,
                                          const OverlayKey& key = {},

@@ -7,10 +7,6 @@
 
 #include "dispatch/snapshot.h"
 
-namespace yard::detail {
-class Core;
-}
-
 namespace yard::dispatch {
 
 class Planner {
@@ -32,8 +28,7 @@ class Planner {
   Result<exec::Plan::Ptr> make_plan(const Entry& entry, const Key& key, const op::Call& call);
   // Selects a plan without storing it.
   Result<exec::Plan::Ptr> fresh_plan(const Entry& entry, const Key& key, const op::Call& call);
-  // Keeps the plan that make_plan() stored from eviction, and the entry while a reader holds
-  // `node`. Returns null if the plan has been evicted meanwhile.
+  // Keeps a stored plan, and the entry while a reader holds `node`. Returns null if it was evicted.
   const exec::Plan* pin_plan(const Entry& entry, const Key& key, const void* node);
   void unpin_plan(const Entry& entry, const exec::Plan* plan, const void* node);
   // Evicts plans that are older than the rules allow. Returns when to call this again, or nothing.

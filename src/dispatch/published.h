@@ -8,10 +8,6 @@
 #include "base/append_list.h"
 #include "dispatch/snapshot.h"
 
-namespace yard::detail {
-class Core;
-}
-
 namespace yard::dispatch {
 
 // One T for each op index, at an address that never changes. Thread-safe. Grows without a lock.
@@ -70,9 +66,8 @@ class Published {
   // Makes the entries of all ops again, because features of a device have changed.
   Status renew_entries();
   Status publish_health();
-  // Publishes health for a call that has changed the board. No call that starts later takes a
-  // kernel that the board excludes. The caller holds no lock, and may be inside a call or a
-  // selection. The maintenance thread calls on_change() later.
+  // Publishes health for a call that has changed the board, so that later calls follow the board.
+  // The caller holds no lock, and may be inside a call. The maintenance thread calls on_change().
   void publish_health_in_call() noexcept;
   // Runs CoreServices::on_change() for changes that calls have published.
   void catch_up();
@@ -90,8 +85,7 @@ class Published {
   Status edit(const Change& change);
   // Makes the entries and tables of `next`, which follows `old`. Runs foreign code.
   void build(const Snapshot& old, Snapshot& next, const Ops& ops) const;
-  // Returns false if `old` is not the current snapshot: another thread was faster, or foreign code
-  // forked during the build and this is the child.
+  // Returns false if `old` is not current, because of another change or a fork during the build.
   bool publish(const Snapshot& old, std::unique_ptr<Snapshot> next);
   void apply_settings();
 

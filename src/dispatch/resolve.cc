@@ -54,8 +54,7 @@ class ResolvedCall {
   }
 
  private:
-  // Returns true if the call has ended with `status`. Otherwise sets entry_ to the entry that lacks
-  // a plan, or to null if the op or the overlay is missing.
+  // Returns true if the call has ended. Otherwise sets entry_, to null if op or overlay is missing.
   bool try_hit(Status& status) {
     base::Guard guard(thread_);
     const uint32_t index = site_.index.load(std::memory_order_relaxed);
@@ -95,8 +94,7 @@ class ResolvedCall {
 
   bool uses_cache() const noexcept { return o_ == nullptr || o_->cache; }
 
-  // Computes facts and adds YARD_CALL_ALIASED to flags_. Returns false if the call ends here, with
-  // an error or because no tensor that it writes has elements.
+  // Computes facts and flags. Returns false if the call ends, with an error or nothing to write.
   bool check(const op::Program& program, Status& status) {
     // Check the count first, because arguments beyond the caller's array cannot be read.
     if (cells_.count != program.arg_count())

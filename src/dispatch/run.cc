@@ -16,8 +16,7 @@ uint32_t flags_of(const PlannedCall& c, const yard_value_t* args) noexcept {
   return aliased >= 0 ? static_cast<uint32_t>(aliased) : YARD_CALL_ALIASED;
 }
 
-// Returns when a timed call starts, or 0 if the call is not timed. Restarts the countdown before
-// the kernel runs, because the kernel may call ops.
+// Returns when a timed call starts, or 0. Restarts the countdown first: the kernel may call ops.
 int64_t start_sample(base::ThreadRecord& thread) noexcept {
   if (!thread.is_timed()) return 0;
   constexpr auto kMean = static_cast<uint64_t>(ThreadHead::kSampledOneIn);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scopes as the dispatcher sees them: the merged content of all scopes of a thread, under one
-// number. Equal contents have one number while one of them lives and for some time after, so that a
-// scope that is created again finds its overlays and memos.
+// number. Equal contents keep their number for some time, so that a scope that is created again
+// finds its overlays and memos.
 #pragma once
 
 #include <yard/detail/guard.h>

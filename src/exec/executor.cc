@@ -80,8 +80,7 @@ struct PlanRun {
                                : r.options != nullptr ? r.options->result
                                                       : nullptr;
   std::optional<SavedInputs> saved = {};
-  // The last kernel failed because a nested call was refused. Trying another kernel would double
-  // the number of calls at each level of nesting.
+  // A nested call was refused. Another kernel would double the calls at each level of nesting.
   bool refused = false;
 
   Status run(size_t at) {

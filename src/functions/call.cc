@@ -59,8 +59,7 @@ uint32_t choose(const Table& table, const FunctionSite& site, ThreadHead& thread
   return at;
 }
 
-// The call must not have changed anything that it needs, and policy and rules must allow another
-// try after `i` and `failures` others have failed.
+// Whether inputs are intact, and another try is allowed after `i` and `failures` others.
 bool may_try_next(ErrorClass c, const FunctionSite& site, const Implementation& i,
                   const ThreadHead& thread, Left left, size_t failures) {
   const bool intact = left == Left::kEverything || site.repeatable ||

@@ -3,8 +3,7 @@
 // CandidateSet is immutable and made for each snapshot entry. Threads may select from it at once.
 //
 // The selector reads only what the set lists of a call: predicates, fields of verifiers and cost
-// hints, and rules. The keys of the plan cache are compiled from these lists, so a cached plan
-// equals the plan that a fresh selection would make.
+// hints, and rules. Keys of plans are compiled from them, so a cached plan equals a fresh one.
 #pragma once
 
 #include "health/health_snapshot.h"

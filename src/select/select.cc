@@ -42,8 +42,7 @@ struct Selection {
   const KernelCandidate& candidate(size_t i) const { return candidates.all()[i]; }
 };
 
-// The figures are the index of the limit, the value found (0 for optional arguments), and the index
-// of the argument if the limit is about tensors.
+// The figures are the index of the limit, the value (0 for optionals), and the argument's index.
 void check_limit(const Selection& s, const Limit& l, yard_verdict_t& v) {
   int64_t found = 0;
   if (op::holds(l.predicate, s.args, found)) return;

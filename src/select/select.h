@@ -40,8 +40,7 @@ struct Order : std::vector<uint16_t> {
   Mode mode_of(size_t i) const noexcept { return i < modes.size() ? modes[i] : by; }
 };
 
-// `args` holds metadata only (op::Call), and `flags` are YARD_CALL_*. Runs verifiers, cost hints
-// and, the first time, probes. Takes no lock.
+// `args` are those of an op::Call. Runs verifiers, cost hints and, the first time, probes.
 Order select(const CandidateSet& candidates, const yard_value_t* args, uint32_t count,
              uint32_t flags, Notes* notes = nullptr);
 

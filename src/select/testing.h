@@ -2,11 +2,6 @@
 // Makes candidate sets for tests: kernels, a policy, a call, and the outcome for each kernel.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
-
 #include "registry/testing.h"
 #include "select/select.h"
 
@@ -15,8 +10,7 @@ namespace yard::select::testing {
 using registry::testing::backend_of;
 using registry::testing::kernel_of;
 
-// Kernels of `norm` (registry/testing.h) from the backends `plain` (no vendor), `acme` and `other`
-// (vendors of these names).
+// Kernels of `norm` (registry/testing.h) from backends `plain` (no vendor), `acme` and `other`.
 struct Ring {
   registry::testing::Shelf shelf;
   Policy policy;

@@ -6,6 +6,10 @@
 // YARD_MODE_TAG, which gives them other symbols in files without exceptions.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "Switchyard needs C++20: compile with -std=c++20 or newer"
+#endif
+
 #if defined(__cpp_exceptions)
 #define YARD_EXCEPTIONS 1
 #define YARD_MODE_TAG
