@@ -18,8 +18,6 @@ extern "C" {
 
 #define YARD_C_API __attribute__((visibility("default")))
 
-/* ---- Dtypes of tensors ----------------------------------------------------------------------- */
-
 #ifdef __cplusplus
 #define YARD_DTYPE(code, bits, lanes) (yard_dtype_t{code, bits, lanes})
 #else
@@ -48,8 +46,6 @@ extern "C" {
 #define YARD_DTYPE_Q4_1 YARD_DTYPE(0x83, 20, 32)
 #define YARD_DTYPE_Q4_K YARD_DTYPE(0x84, 144, 256)
 #define YARD_DTYPE_Q6_K YARD_DTYPE(0x85, 210, 256)
-
-/* ---- Calls ----------------------------------------------------------------------------------- */
 
 typedef struct yard_op_ref yard_op_ref_t;     /* an op; valid for the life of the process */
 typedef struct yard_instance yard_instance_t; /* an op with its own options and weights */
@@ -126,8 +122,6 @@ YARD_C_API int32_t yard_resolve(const char* call_spec, const yard_options_t* opt
 /* Writes JSON. Returns YARD_TRANSIENT if it needs more than `json_size`. `needed` may be NULL. */
 YARD_C_API int32_t yard_explain(const char* call_spec, const yard_options_t* options, char* json,
                                 size_t json_size, size_t* needed, char* error, size_t error_size);
-
-/* ---- Policy and rules ------------------------------------------------------------------------ */
 
 /* Each function takes YAML (docs/reference/rules.md) as a text or as the path of a file; the other
  * is NULL. A policy may have only the sections `policy`, `kernel_locks`, `kernel_denies` and

@@ -28,8 +28,6 @@ extern "C" {
 #define YARD_ABI_VERSION 0u
 #define YARD_ABI_TEXT "0" /* for manifests */
 
-/* ---- Dtypes ---------------------------------------------------------------------------------- */
-
 /* Block-quantised types, as in GGUF. Shape and strides count elements. The last dimension is a
  * multiple of a block and has stride 1; other strides are multiples of a block. */
 #define YARD_BLOCK_CODE 0x80
@@ -38,8 +36,6 @@ static inline int64_t yard_unit_elements(yard_dtype_t t) { return yard_is_blocks
 static inline int64_t yard_unit_bytes(yard_dtype_t t) {
   return yard_is_blocks(t) ? t.bits : (t.bits + 7) / 8;
 }
-
-/* ---- Outcomes ------------------------------------------------------------------------------- */
 
 /* Reasons why a candidate was not selected (docs/reference/reasons.md). A kernel's own reasons are
  * YARD_REASON_OWN + i, where i indexes its `reasons`. */
@@ -77,8 +73,6 @@ typedef struct yard_named_value {
   const char* name;
   yard_value_t value;
 } yard_named_value_t;
-
-/* ---- The facts word ------------------------------------------------------------------------- */
 
 /* The tensor properties that dispatch reads. Bits: 0-5 dtype, 6-10 device type, 11-18 device
  * index, 19-22 rank, 23 compact row-major, 24 inner dimension dense, 25 no zero or negative stride
@@ -159,8 +153,6 @@ struct yard_host {
 #define YARD_CALL_TRACING 8u       /* record, do not compute */
 #define YARD_CALL_ALIASED 16u      /* an output shares memory with an input */
 #define YARD_CALL_LOADED 32u       /* the instance of the call has loaded weights */
-
-/* ---- Limits and verifiers ------------------------------------------------------------------- */
 
 /* A kernel's limits. `field` is a dimension ("n"), an argument ("x") or both ("x.rank"). */
 typedef enum yard_limit_kind {

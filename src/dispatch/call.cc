@@ -6,7 +6,6 @@
 
 #include "base/results.h"
 #include "dispatch/run.h"
-#include "op/facts.h"
 
 namespace yard::dispatch {
 

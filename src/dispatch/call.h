@@ -2,10 +2,6 @@
 // Entry points of calls: from C, by name, with options.
 #pragma once
 
-#include <yard/explain.h>
-
-#include <deque>
-
 #include "dispatch/core.h"
 #include "dispatch/memo.h"
 #include "op/bind.h"

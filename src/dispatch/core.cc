@@ -6,7 +6,6 @@
 #include <yard/bound.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "dispatch/memo.h"
 

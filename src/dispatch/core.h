@@ -6,7 +6,6 @@
 #include "dispatch/sites.h"
 #include "exec/states.h"
 #include "health/board.h"
-#include "registry/interfaces.h"
 
 namespace yard::dispatch {
 

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include "base/lists.h"
-#include "base/log.h"
 #include "base/results.h"
 #include "base/tasks.h"
 #include "base/text.h"
@@ -267,8 +266,8 @@ Status check_options(const registry::OpRecord& op_record, const Options& o) {
 }
 
 static Result<Explanation> explain_checked(const Core& core, const FoundOp& op,
-                                           const op::Call& call, const Options& o,
-                                           const ScopeState* scope) {
+                                           const op::Call& call, const Options& o) {
+  const ScopeState* scope = base::this_thread().scope_state;
   const registry::OpRecord& op_record = *op.record;
   const Snapshot& s = *op.snapshot;
   YARD_RETURN_IF_ERROR(check_options(op_record, o));
@@ -303,7 +302,7 @@ Result<Explanation> explain_call(const Core& core, const FoundOp& op, const Cell
   const ScopeState* scope = base::this_thread().scope_state;
   const auto call =
       op::Call::capture(program, facts.args(), call_flags(&o, scope), call_labels(&o, scope));
-  return explain_checked(core, op, call, o, scope);
+  return explain_checked(core, op, call, o);
 }
 
 Result<Explanation> explain_call(const Core& core, const op::CallSpec& spec, const Options& o) {
@@ -317,7 +316,7 @@ Result<Explanation> explain_call(const Core& core, const op::CallSpec& spec, con
   labelled.labels.insert(spec.labels.begin(), spec.labels.end());
   with_flags.labels = call_labels(&labelled, scope);
   YARD_ASSIGN_OR_RETURN(auto call, op::Call::from_spec(*op.program, with_flags, &op.d));
-  return explain_checked(core, found, call, labelled, scope);
+  return explain_checked(core, found, call, labelled);
 }
 
 }  // namespace yard::dispatch

@@ -13,7 +13,6 @@ class Planner {
  public:
   Planner(Core& core, size_t plans_per_op);
 
-  // ---- Entries ----
   // Makes an entry for `next`, which is being built. `old` may be null. Runs plugin code.
   std::shared_ptr<Entry> make_entry(const Snapshot& next, const registry::OpRecord& op_record,
                                     const Entry* old);
@@ -22,7 +21,6 @@ class Planner {
                                                const Entry& global, const Options* options,
                                                const ScopeState* scope, const OverlayKey& key);
 
-  // ---- Plans ----
   // Selects a plan for the class of `call` and stores it. Other threads that need this plan wait.
   // Returns null when the caller may look the plan up, or a plan that could not be stored.
   Result<exec::Plan::Ptr> make_plan(const Entry& entry, const Key& key, const op::Call& call);
@@ -35,7 +33,6 @@ class Planner {
   std::optional<std::chrono::steady_clock::time_point> sweep(
       std::chrono::steady_clock::time_point now);
 
-  // ---- Known calls and statistics ----
   struct KnownCall {
     std::shared_ptr<const op::Call> call;
     const registry::Kernel* kernel = nullptr;  // null if the entry has no plan for the call

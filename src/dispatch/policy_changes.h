@@ -3,8 +3,6 @@
 // publishes one snapshot, or fails and publishes nothing. Do not call these inside selections.
 #pragma once
 
-#include <yard/config.h>
-
 #include "dispatch/core.h"
 
 namespace yard::dispatch {

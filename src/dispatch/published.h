@@ -5,7 +5,6 @@
 // It publishes under a short lock if its old snapshot is still current. Otherwise it builds again.
 #pragma once
 
-#include "base/append_list.h"
 #include "dispatch/snapshot.h"
 
 namespace yard::dispatch {

@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/json.h"
 #include "base/reclaimer.h"
 #include "dispatch/scope.h"

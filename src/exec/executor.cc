@@ -10,7 +10,6 @@
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "exec/mapped_call.h"
-#include "op/overlap.h"
 
 namespace yard::exec {
 namespace {

@@ -5,7 +5,6 @@
 
 #include <yard/detail/call.h>
 
-#include <algorithm>
 #include <cstdio>
 
 #include "base/log.h"
@@ -29,8 +28,6 @@ template <class F>
 namespace yard::exec {
 
 class States;
-
-// ---- Plans ----
 
 // Shared by all entries that list the kernel.
 struct KernelStats {
@@ -100,8 +97,6 @@ struct Plan {
   static Ptr make(uint64_t hash, std::span<const uint64_t> key, std::span<const Attempt> attempts);
 };
 static_assert(sizeof(Plan) <= 300 - 4 * sizeof(uint64_t), "a plan stays within 300 bytes");
-
-// ---- Running plans ----
 
 inline constexpr size_t kErrorBytes = detail::ThreadHead::kErrorBytes;
 

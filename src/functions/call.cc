@@ -2,7 +2,6 @@
 // The slow path of function calls: traces, scopes, probes, and what follows a failure.
 #include <fmt/format.h>
 
-#include "base/lists.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "dispatch/trace.h"

@@ -3,10 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "base/lists.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "select/select.h"
 
 namespace yard::functions {
 namespace {
@@ -53,8 +51,6 @@ void warn_of_orphans(const registry::State& state, std::string_view backend) {
 
 }  // namespace
 
-// ---- Declarations ----
-
 constinit base::AppendList<FunctionSite> g_sites;
 
 std::vector<FunctionSite*> declared_sites(std::string_view group, std::string_view name) {
@@ -65,8 +61,6 @@ std::vector<FunctionSite*> declared_sites(std::string_view group, std::string_vi
       to.push_back(&site);
   return to;
 }
-
-// ---- Tables ----
 
 void Service::serve() {
   g_serving.store(this, std::memory_order_release);
@@ -159,8 +153,6 @@ Status Service::check_change(const registry::State& before, const registry::Stat
   for (const FunctionActivation& a : activations()) warn_of_orphans(after, a.backend);
   return {};
 }
-
-// ---- Activations ----
 
 Activations Service::activations() const {
   const std::lock_guard lock(lock_);

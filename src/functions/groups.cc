@@ -4,9 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
-#include "base/lists.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "functions/functions.h"

@@ -5,7 +5,6 @@
 
 #include "base/float_state.h"
 #include "base/lists.h"
-#include "base/log.h"
 #include "base/text.h"
 #include "policy/words.h"
 #include "select/reasons.h"
@@ -164,8 +163,6 @@ health::Key health_key(const registry::Function& f) {
   return key;
 }
 
-// ---- Implementations ----
-
 std::shared_ptr<const Implementation> Implementation::make(
     std::shared_ptr<const registry::Function> record) {
   auto to = std::make_unique<Implementation>();
@@ -216,8 +213,6 @@ Answer ask_once(const Implementation& i, const ThreadHead& thread, const Functio
   if (!a.broken.empty()) a.verdict.reason = YARD_REASON_VERIFIER_BROKEN;
   return a;
 }
-
-// ---- Tables ----
 
 std::unique_ptr<const Table> Table::make(const Situation& s, const FunctionSite& site,
                                          const Table* before) {

@@ -7,9 +7,7 @@
 #include <yard/function.h>
 
 #include <climits>
-#include <tuple>
 
-#include "base/counters.h"
 #include "dispatch/snapshot.h"
 
 namespace yard::functions {
