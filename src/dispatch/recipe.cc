@@ -47,8 +47,6 @@ class RecipeCompiler {
   bool is_tensor(size_t i) const { return params_[i].kind == op::Kind::kTensor; }
   bool always_given(size_t i) const { return is_tensor(i) && !params_[i].optional; }
 
-  // ---- Reading facts ----
-
   // All tensors of a call are on one device, so one tensor that is always given is enough.
   void read_device() {
     for (size_t i = 0; i < params_.size(); ++i)
@@ -204,8 +202,6 @@ class RecipeCompiler {
   void note_scalar(const op::Field& f) {
     if (f.count > 0 && f.kind == Kind::kScalar) recipe_.reads_scalars_ = true;
   }
-
-  // ---- Placing tests in words ----
 
   void add(const Group& g, const Test& t) {
     Bundle* room = nullptr;

@@ -137,6 +137,14 @@ namespace yard {
 using detail::ScopeContent;
 using detail::ScopeSpec;
 
+template <class T, class V>
+static auto set(T Policy::*field, V value) {
+  return [=](ScopeContent& c) { c.policy.*field = value; };
+}
+template <class T, class V>
+static auto set(T ScopeContent::*field, V value) {
+  return [=](ScopeContent& c) { c.*field = value; };
+}
 static void append(std::vector<std::string>& to, const std::vector<std::string>& more) {
   to.insert(to.end(), more.begin(), more.end());
 }
@@ -155,23 +163,19 @@ Scope Scope::with(const F& change) const {
   return Scope(std::make_shared<ScopeSpec>(std::move(c)));
 }
 
-Scope Scope::strict(bool on) const {
-  return with([&](auto& c) { c.policy.strict = on; });
-}
-Scope Scope::prefer(Kind kind) const {
-  return with([&](auto& c) { c.policy.prefer = kind; });
-}
+Scope Scope::strict(bool on) const { return with(set(&Policy::strict, on)); }
+Scope Scope::prefer(Kind kind) const { return with(set(&Policy::prefer, kind)); }
 Scope Scope::order(std::string op, std::vector<std::string> tokens) const {
   return with([&](auto& c) { c.policy.per_op[op] = tokens; });
 }
 Scope Scope::allow_vendors(std::vector<std::string> names) const {
-  return with([&](auto& c) { c.policy.allow_vendors = names; });
+  return with(set(&Policy::allow_vendors, names));
 }
 Scope Scope::deny_vendors(std::vector<std::string> names) const {
   return with([&](auto& c) { append(c.policy.deny_vendors, names); });
 }
 Scope Scope::allow_kernels(std::vector<std::string> globs) const {
-  return with([&](auto& c) { c.policy.allow_kernels = globs; });
+  return with(set(&Policy::allow_kernels, globs));
 }
 Scope Scope::deny_kernels(std::vector<std::string> globs) const {
   return with([&](auto& c) { append(c.policy.deny_kernels, globs); });
@@ -179,21 +183,13 @@ Scope Scope::deny_kernels(std::vector<std::string> globs) const {
 Scope Scope::label(std::string name, std::string value) const {
   return with([&](auto& c) { c.labels[name] = value; });
 }
-Scope Scope::inference(bool on) const {
-  return with([&](auto& c) { c.inference = on; });
-}
-Scope Scope::deterministic(bool on) const {
-  return with([&](auto& c) { c.deterministic = on; });
-}
-Scope Scope::mode(std::string name) const {
-  return with([&](auto& c) { c.mode = name; });
-}
+Scope Scope::inference(bool on) const { return with(set(&ScopeContent::inference, on)); }
+Scope Scope::deterministic(bool on) const { return with(set(&ScopeContent::deterministic, on)); }
+Scope Scope::mode(std::string name) const { return with(set(&ScopeContent::mode, name)); }
 Scope Scope::backend(std::string name) const {
   return with([&](auto& c) { c.backends.insert(c.backends.begin(), name); });
 }
-Scope Scope::device(Device device) const {
-  return with([&](auto& c) { c.device = device; });
-}
+Scope Scope::device(Device device) const { return with(set(&ScopeContent::device, device)); }
 Scope Scope::transforms(bool on, std::string op) const {
   return with([&](auto& c) { c.policy.transforms[op] = on; });
 }

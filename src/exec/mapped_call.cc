@@ -15,8 +15,6 @@
 namespace yard::exec {
 namespace {
 
-// ---- Single elements ----
-
 float from_bf16(uint16_t v) noexcept { return std::bit_cast<float>(uint32_t{v} << 16); }
 
 uint16_t to_bf16(float v) noexcept {
@@ -49,8 +47,6 @@ uint16_t to_f16(float v) noexcept {
   to = magnitude > 0x7f800000 ? 0x7e00 : to;   // NaN
   return static_cast<uint16_t>(sign | to);
 }
-
-// ---- Rows ----
 
 // `n` elements at from, from + from_step and so on. Steps are in bytes.
 struct Row {
@@ -133,8 +129,6 @@ CopyRow row_for(DType from, DType to) noexcept {
   if (from == DType::f32 && to == DType::f16) return convert_row<float, uint16_t, to_f16>;
   return any_float_row;
 }
-
-// ---- Dimensions ----
 
 struct Axis {
   int64_t size, from, to;  // steps in bytes
@@ -257,8 +251,6 @@ class Copier {
   bool empty_ = false, tiled_ = false;
 };
 
-// ---- Tensors ----
-
 constexpr uint64_t kBufferAlign = 64;
 
 void fill_row_major(const yard_tensor_t& t, int64_t* strides) noexcept {
@@ -316,8 +308,6 @@ void copy_compact(const yard_tensor_t& of, std::byte* buffer, bool back) noexcep
   copy_between({data_of(t), view.strides, dtype}, {buffer, compact, dtype}, back, view.shape,
                t.ndim, nullptr);
 }
-
-// ---- Mapped calls ----
 
 MappedCall::MappedCall(const op::ArgumentMap& map, const yard_value_t* args) noexcept : map_(map) {
   for (size_t i = 0; i < map.params.size(); ++i) {
