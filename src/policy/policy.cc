@@ -136,12 +136,6 @@ std::string note_text(const M& v, const ValueForm& form) {
 
 }  // namespace
 
-Policy combine(std::span<const Source> sources) {
-  Policy p;
-  for (const Source& s : sources) p = merge(p, *s.policy);
-  return p;
-}
-
 std::vector<Explanation::PolicyNote> notes(const Policy& p, const char* source) {
   std::vector<Explanation::PolicyNote> to;
   visit_fields<Policy>([&](const auto& row) {

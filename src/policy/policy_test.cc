@@ -270,8 +270,6 @@ TEST(Notes, SayWhoSaidWhat) {
   call.deny_vendors = {"b"};
   call.strict = true;
   const policy::Source sources[] = {{"process", &process}, {"call", &call}};
-  const Policy in_force = policy::combine(sources);
-  EXPECT_EQ(in_force, merge(process, call));
   std::map<std::string, std::pair<std::string, std::string>> said;
   for (const Explanation::PolicyNote& n : policy::notes(sources))
     said[n.field] = {n.value, n.source};
@@ -281,7 +279,6 @@ TEST(Notes, SayWhoSaidWhat) {
   EXPECT_EQ(said["per_op[norm]"], std::pair(std::string("default"), std::string("process")));
   EXPECT_EQ(said["strict"], std::pair(std::string("true"), std::string("call")));
   EXPECT_TRUE(policy::notes(std::span<const policy::Source>()).empty());
-  EXPECT_TRUE(policy::combine({}).empty());
 }
 
 TEST(Words, KindsAndModesReadBack) {

@@ -19,7 +19,6 @@ struct Source {
   const Policy* policy;
 };
 
-Policy combine(std::span<const Source> sources);
 // Lists the set fields with the source that decided each. Deny lists name every source.
 std::vector<Explanation::PolicyNote> notes(std::span<const Source> sources);
 std::vector<Explanation::PolicyNote> notes(const Policy& policy, const char* source);
