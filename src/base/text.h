@@ -14,7 +14,6 @@
 
 namespace yard::base {
 
-// Returns the number of insertions, deletions, replacements and swaps that turn `a` into `b`.
 size_t edit_distance(std::string_view a, std::string_view b);
 // Returns the candidate nearest to `word`, or an empty text if none is near.
 std::string_view closest(std::string_view word, const std::vector<std::string>& candidates);

@@ -157,7 +157,6 @@ struct Made {
   }
 };
 
-// Returns the oldest change first.
 std::vector<Made> changes_made() {
   const std::vector<base::Event> all = base::events();
   std::set<uint64_t> undone;
@@ -247,7 +246,6 @@ Result<Command> find_command(const std::string& name) {
                        base::one_of(known), base::excerpt(name), base::did_you_mean(name, known));
 }
 
-// Returns the first runtime if there is no id.
 Result<const Subject*> find_runtime(std::optional<int64_t> id) {
   std::vector<std::string> known;
   for (const Subject* s : subjects()) {

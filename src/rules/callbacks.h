@@ -51,14 +51,13 @@ class Callbacks {
   }
 
   // Logs exceptions of callbacks.
-  void call_all(base::Logger logger, const char* subject, const auto& event) {
+  void call_all(base::Logger logger, const char* name, const auto& event) {
     for_each([&](const F& call) {
       try {
         call(event);
       } catch (...) {
-        base::log(
-            LogLevel::kError, logger,
-            fmt::format("a listener for {} threw: {}", subject, base::current_exception_text()));
+        base::log(LogLevel::kError, logger,
+                  fmt::format("{} threw: {}", name, base::current_exception_text()));
       }
     });
   }

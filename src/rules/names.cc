@@ -62,30 +62,28 @@ std::shared_ptr<const policy::FileRules> Rules::compile(ConfigReading& reading) 
 void Rules::check_later_ops() {
   const auto now = core_.snapshot();
   const auto rules = now->policy->file;
-  {
-    const std::lock_guard lock(lock_);
-    if (checked_ != rules) {
-      checked_ = rules;
-      later_ops_.clear(), later_problems_.clear();
-    }
-    if (rules == nullptr) return;
-    bool concerned = false;
-    for (const auto& [name, op_record] : now->state->op_records) {
-      const std::shared_ptr<const op::Program>& program = op_record->op->program;
-      if (!rules->knows(program) && later_ops_.insert(program).second)
-        concerned |= rules->concerns(name);
-    }
-    if (!concerned) return;
+  std::unique_lock lock(lock_);
+  if (checked_ != rules) {
+    checked_ = rules;
+    later_ops_.clear(), later_problems_.clear();
   }
+  if (rules == nullptr) return;
+  bool concerned = false;
+  for (const auto& [name, op_record] : now->state->op_records) {
+    const std::shared_ptr<const op::Program>& program = op_record->op->program;
+    if (!rules->knows(program) && later_ops_.insert(program).second)
+      concerned |= rules->concerns(name);
+  }
+  lock.unlock();
+  if (!concerned) return;
   for (const ConfigProblem& p :
        policy::check_config(rules->config, RuntimeNames(*now->state, &*now->policy, loader_))) {
     if (p.severity != Severity::kError || p.path.find(".conditions.") == p.path.npos) continue;
-    {
-      const std::lock_guard lock(lock_);
-      if (checked_ != rules) return;
-      if (base::contains(later_problems_, p)) continue;
-      later_problems_.push_back(p);
-    }
+    lock.lock();
+    const bool is_new = checked_ == rules && !base::contains(later_problems_, p);
+    if (is_new) later_problems_.push_back(p);
+    lock.unlock();
+    if (!is_new) continue;
     base::log_event(
         LogLevel::kError, "policy",
         to_string(p) + " (found when the op was registered; the rule has no effect there)");

@@ -117,8 +117,6 @@ class Rules {
     bool by_mode = false;                     // the file asked for the watch, not the program
     std::string good = {};                    // the digest of the last accepted text
     std::optional<std::string> refused = {};  // the digest of the last text if it was refused
-
-    bool has_seen(const std::string& sha256) const { return refused.value_or(good) == sha256; }
   };
 
   // submit.cc

@@ -245,14 +245,13 @@ void Rules::tell(ConfigEvent event, const dispatch::PublishedRules& made, bool b
   const LogLevel level = event.kind == Kind::kAborted ? LogLevel::kError
                          : own                        ? LogLevel::kInfo
                                                       : LogLevel::kWarn;
-  const std::string refusal(first_error(event.problems).message());
   base::record({.kind = made != nullptr                ? &base::event::kRules
                         : event.kind == Kind::kRollout ? &base::event::kRollout
                         : event.kind == Kind::kAborted ? &base::event::kAborted
                                                        : &base::event::kRulesRefused,
                 .runtime = core_.id,
                 .subject = event.source,
-                .reason = text.empty() ? refusal : text,
+                .reason = text.empty() ? std::string(first_error(event.problems).message()) : text,
                 .who = by_program && base::Actor::current().empty() ? "the program" : "",
                 .number = version,
                 .detail = made});
@@ -272,7 +271,7 @@ void Rules::tell(ConfigEvent event, const dispatch::PublishedRules& made, bool b
       told_ = std::max(told_, next.key());
       if (!heard) continue;
       posted = listeners_thread_.post(
-          [this, e = next.mapped()] { listeners.call_all("policy", "rules", e); });
+          [this, e = next.mapped()] { listeners.call_all("policy", "a listener for rules", e); });
     }
   }
   if (!posted.ok()) base::log(LogLevel::kError, "policy", posted.to_string());

@@ -176,7 +176,7 @@ bool Rules::reread() {
   }
   watcher_.set(files, watch_settings(settings));
   const std::lock_guard lock(lock_);
-  return stable && watched_.has_seen(sha256);
+  return stable && watched_.refused.value_or(watched_.good) == sha256;
 }
 
 // ---- Settings of the rules in force ----

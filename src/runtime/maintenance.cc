@@ -108,7 +108,7 @@ void Maintenance::notify(std::vector<BreakerEvent> events) {
   const auto count = static_cast<int64_t>(events.size());
   if (listeners.empty() || waiting_ + count > int64_t{kBreakerEvents}) return;
   const Status posted = listeners_thread_.post([this, count, events = std::move(events)] {
-    for (const BreakerEvent& e : events) listeners.call_all("health", "breakers", e);
+    for (const BreakerEvent& e : events) listeners.call_all("health", "a listener for breakers", e);
     waiting_ -= count;
   });
   if (!posted.ok()) return base::log(LogLevel::kError, "health", posted.message());
