@@ -16,7 +16,7 @@ using detail::HazardSlot;
 using detail::kFollow;
 using detail::kReread;
 
-inline constexpr int kThreadLocals = 4;
+inline constexpr int kThreadLocals = 5;
 
 // Written by its thread, and read by Reclaimer::collect(). Records are never freed. A new thread
 // takes the record of a thread that has ended.

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/observed_text.h"
 
-#include <pthread.h>
-
-#include <memory>
-#include <new>
+#include "base/thread_record.h"
 
 namespace yard::runtime {
 namespace {
@@ -16,24 +13,19 @@ struct RecentText {
 };
 constexpr size_t kRecent = 64;
 
-// On the heap, because a library that programs open with dlopen() has little thread-local storage.
+constexpr int kThreadLocal = 4;  // index in ThreadRecord::locals
+
 struct ThreadTexts {
   op::CallKey key;  // keeps its memory
   std::array<RecentText, kRecent> recent;
 };
 ThreadTexts& thread_texts() {
-  // Registering the destructor of a thread_local would end the process if memory runs out.
-  thread_local constinit ThreadTexts* texts = nullptr;
-  if (texts != nullptr) return *texts;
-  static constinit pthread_key_t key = 0;
-  static constinit std::once_flag once;
-  std::call_once(once, [] {
-    const auto end = [](void* ended) { texts = nullptr, delete static_cast<ThreadTexts*>(ended); };
-    if (::pthread_key_create(&key, end) != 0) throw std::bad_alloc();
-  });
-  auto made = std::make_unique<ThreadTexts>();
-  if (::pthread_setspecific(key, made.get()) != 0) throw std::bad_alloc();
-  return *(texts = made.release());
+  void*& texts = base::this_thread().locals[kThreadLocal];
+  if (texts == nullptr) {
+    texts = new ThreadTexts;
+    base::set_thread_exit_hook(kThreadLocal, [](void* t) { delete static_cast<ThreadTexts*>(t); });
+  }
+  return *static_cast<ThreadTexts*>(texts);
 }
 
 }  // namespace
