@@ -90,7 +90,7 @@ const yard_limit_t kPairAttention[] = {
     plugin::multiple_of("dim", 2),
 };
 #if defined(__x86_64__)
-constexpr const char* kPairFeature = "avx512bf16";
+constexpr const char* kPairFeature = "avx512bw avx512bf16";
 #else
 constexpr const char* kPairFeature = "bf16";
 #endif

@@ -34,6 +34,16 @@ TEST(Plugin, ClaimsDenseRowsOnly) {
   }
 }
 
+#if defined(__x86_64__)
+// A virtual machine may have one feature without the other.
+TEST(Plugin, AsksForAllFeaturesThatProductsOfPairsNeed) {
+  const yard_plugin_t* p = descriptor();
+  for (uint32_t i = 0; i < p->kernel_count; ++i)
+    if (const yard_kernel_t& k = *p->kernels[i]; std::string(k.id) == "default.simd_bf16")
+      EXPECT_STREQ(k.features, "avx512bw avx512bf16") << k.op;
+}
+#endif
+
 TEST(Plugin, RefusesAProcessorWithoutItsInstructionSets) {
   const yard_backend_t& backend = *descriptor()->backends[0];
   yard_verdict_t why{};
