@@ -67,7 +67,7 @@ class Top(Service):
         self.assertIn(f"({self.service.pid})", lines[0])
         self.assertTrue(lines[1].startswith("generation 3; rules: none; reloads: 0 applied"), screen)
         self.assertEqual(lines[2], "health: ok")
-        self.assertRegex(lines[4], "^  op +kernel +calls/s +p50 +p99  sharev  health")
+        self.assertRegex(lines[4], r"^  op +kernel +calls/s +p50 +p99  share\*  health")
         self.assertEqual(lines[23], "Enter opens an op  / filter  sort: share  r reverse  ? help  q quit")
         self.keys("q")
         self.ends(0)

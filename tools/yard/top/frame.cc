@@ -74,7 +74,7 @@ std::vector<Line> marked(const Table& table, size_t least, size_t width, const s
 std::string title(const char* text, TopSort of, const TopView& view) {
   if (view.sort != of) return text;
   const bool rising = (of == TopSort::kOp || of == TopSort::kKernel) != view.reverse;
-  return fmt::format("{}{}", text, rising ? '^' : 'v');
+  return fmt::format("{}{}", text, rising ? '^' : '*');
 }
 
 Paint row_paint(const TopRow& r) { return r.calls_per_s > 0 ? Paint::kPlain : Paint::kDim; }

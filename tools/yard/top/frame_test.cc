@@ -51,7 +51,7 @@ constexpr const char* kTable =
 generation 7; rules: version 3 of rules.yaml, loaded 12 s ago; reloads: 3 appli~
 health: rms_norm: vendor.acme open for 12.0 s: 5 failures in a row
 
-  op        kernel        calls/s      p50      p99  sharev  health
+  op        kernel        calls/s      p50      p99  share*  health
 > rms_norm  vendor.acme     812 k  12.4 us  24.8 us   71.2%  open
   rms_norm  default.simd     52.0   830 ns  1.66 us   10.0%  3.00/s fail
   softmax   default.simd        0        -        -    0.0%  ok
@@ -68,7 +68,7 @@ TEST(TopFrame, WideScreensHaveMoreColumns) {
   TopView view;
   const auto lines = screen(example(), view, 130, 24);
   EXPECT_EQ(lines[4],
-            "  op        kernel        calls/s      p50      p99  sharev  health       fallback/s"
+            "  op        kernel        calls/s      p50      p99  share*  health       fallback/s"
             "   calls     mean");
   EXPECT_EQ(lines[5],
             "> rms_norm  vendor.acme     812 k  12.4 us  24.8 us   71.2%  open                  0"
@@ -125,7 +125,7 @@ TEST(TopFrame, AnOpHasItsClassesBreakersAndPlans) {
   EXPECT_EQ(view.op, "rms_norm");
   EXPECT_EQ(text(screen(d, view, 100, 19)).substr(text(screen(d, view, 100, 19)).find("\n\n") + 2),
             R"(rms_norm  812 k calls/s, 81.2% of the time
-  class                       kernel       calls/s      p99  sharev  health      p50  mode
+  class                       kernel       calls/s      p99  share*  health      p50  mode
   f32[8,5120], f32[5120]@cpu  vendor.acme    812 k  24.8 us   71.2%  ok      12.4 us  auto
 
   breakers
