@@ -7,6 +7,7 @@ option(YARD_BUILD_TOOLS "Build the commands `yard` and `yard-chat`." ${PROJECT_I
 option(YARD_BUILD_DOCS_EXAMPLES "Build the examples that README and docs quote."
        ${PROJECT_IS_TOP_LEVEL})
 option(YARD_BUILD_BENCH "Build the benchmarks, with PyTorch's dispatcher beside them if found." OFF)
+option(YARD_BUILD_PYTHON "Build the Python package, which needs nanobind." OFF)
 option(YARD_BUILD_SIMD "Build the backend `simd` if Google Highway is found." ON)
 option(YARD_BUILD_ONEDNN "Build the backend `onednn` if oneDNN 2 is found." ON)
 option(YARD_BUILD_OPENBLAS "Build the backend `openblas`, which opens OpenBLAS where it is installed." ON)

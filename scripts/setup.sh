@@ -32,6 +32,8 @@ test:libgmock-dev:<gmock/gmock.h>
 test:librapidcheck-dev:<rapidcheck.h>
 test:python3:python3
 test:python3-numpy:numpy
+test:python3-dev?:headers_of_python
+test:python3-torch?:torch_of_debian
 test:tmux?:tmux
 test:clang:clang++
 test:libclang-rt-dev:fuzzer_runtime
@@ -69,6 +71,12 @@ fuzzer_runtime() {
 
 # Debian's Python need not be the first in PATH.
 numpy() { python3 -c 'import numpy' 2>/dev/null || /usr/bin/python3 -c 'import numpy' 2>/dev/null; }
+
+headers_of_python() {
+  /usr/bin/python3 -c 'import os, sysconfig
+assert os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h"))' 2>/dev/null
+}
+torch_of_debian() { /usr/bin/python3 -c 'import torch' 2>/dev/null; }
 
 # Looks for pip where scripts/fetch_model.sh looks.
 pip_of_python() {

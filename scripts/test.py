@@ -43,8 +43,13 @@ class Tally:
 
 
 def configure(preset):
-    """True if it succeeds."""
-    return subprocess.run(["cmake", "--preset", preset, "--log-level=WARNING"], cwd=ROOT).returncode == 0
+    """True if it succeeds. The release build has the Python package if its tools can be installed."""
+    command = ["cmake", "--preset", preset, "--log-level=WARNING"]
+    if preset == "release":
+        tools = subprocess.run([ROOT / "scripts" / "python_tools.sh"]).returncode == 0
+        command += [f"-DYARD_BUILD_PYTHON={'ON' if tools else 'OFF'}",
+                    f"-DPython_EXECUTABLE={ROOT / 'build' / 'python-tools' / 'bin' / 'python'}"]
+    return subprocess.run(command, cwd=ROOT).returncode == 0
 
 
 def build(preset, *targets):

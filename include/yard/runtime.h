@@ -83,11 +83,15 @@ class YARD_API Runtime {
                              const Options& o = {}) const;
   Result<Explanation> explain(std::string_view op, std::initializer_list<Arg> args,
                               const Options& o = {}) const;
+  Result<Explanation> explain(std::string_view op, std::span<const Arg> args,
+                              const Options& o = {}) const;
   Result<Resolution> resolve(std::string_view call_spec, const Options& o = {}) const;
   Result<Explanation> explain(std::string_view call_spec, const Options& o = {}) const;
   // Fills in defaults and outputs of a CallSpec, from which CallTensors can be made.
   Result<ParsedCall> parse(std::string_view call_spec) const;
+  // Returns the outputs of a call without data. Takes only the op's other parameters.
   Result<std::vector<TensorView>> infer(std::string_view op, std::initializer_list<Arg> args) const;
+  Result<std::vector<TensorView>> infer(std::string_view op, std::span<const Arg> args) const;
 
   RuntimeStats stats(bool with_calls = true) const;  // quick without `calls`, `ops` and `since`
   void reset_stats();  // to zero; KernelInfo and the health report keep theirs

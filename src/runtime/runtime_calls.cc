@@ -99,9 +99,12 @@ Status Runtime::call(std::string_view op, std::initializer_list<Arg> args, const
 
 Result<Explanation> Runtime::explain(std::string_view op, std::initializer_list<Arg> args,
                                      const Options& o) const {
+  return explain(op, std::span(args.begin(), args.size()), o);
+}
+Result<Explanation> Runtime::explain(std::string_view op, std::span<const Arg> args,
+                                     const Options& o) const {
   return base::or_out_of_memory([&]() -> Result<Explanation> {
-    YARD_ASSIGN_OR_RETURN(const auto named,
-                          name_arguments(core(), op, {args.begin(), args.size()}));
+    YARD_ASSIGN_OR_RETURN(const auto named, name_arguments(core(), op, args));
     return dispatch::explain_call(core(), named, {named.arguments.values, named.arguments.count},
                                   o);
   });
@@ -135,9 +138,13 @@ Result<ParsedCall> Runtime::parse(std::string_view call_spec) const {
 
 Result<std::vector<TensorView>> Runtime::infer(std::string_view op,
                                                std::initializer_list<Arg> args) const {
+  return infer(op, std::span(args.begin(), args.size()));
+}
+Result<std::vector<TensorView>> Runtime::infer(std::string_view op,
+                                               std::span<const Arg> args) const {
   return base::or_out_of_memory([&]() -> Result<std::vector<TensorView>> {
-    YARD_ASSIGN_OR_RETURN(const auto named, name_arguments(core(), op, {args.begin(), args.size()},
-                                                           op::Positional::kInputs));
+    YARD_ASSIGN_OR_RETURN(const auto named,
+                          name_arguments(core(), op, args, op::Positional::kInputs));
     const registry::Op& o = *named.record->op;
     const dispatch::WithFacts facts({named.arguments.values, named.arguments.count});
     YARD_ASSIGN_OR_RETURN(auto outputs, o.program->infer_outputs(facts.args(), &o.d));

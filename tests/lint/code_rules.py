@@ -126,7 +126,7 @@ def check_reach(tree):
 
 def check_listed(tree):
     """The CMakeLists.txt of a folder names every source of its layer or backend."""
-    for path in tree.with_suffix({".cc", ".c"}, "src/", "backends/", "metrics/", "tools/", "tests/integration/"):
+    for path in tree.with_suffix({".cc", ".c"}, "src/", "backends/", "metrics/", "tools/", "python/", "tests/integration/"):
         pure = pathlib.PurePosixPath(path)
         listing = None
         for parent in list(pure.parents)[:-1]:

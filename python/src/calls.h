@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls from Python: the op that is called like a function, and what a thread's calls share with
+// kernels in Python.
+#pragma once
+
+#include <Python.h>
+#include <yard/yard.h>
+
+#include <array>
+#include <optional>
+
+#include "ref.h"
+#include "tensors.h"
+
+namespace yard::python {
+
+// The tensors of a call from Python, and the exceptions of kernels in Python that served it. Frames
+// of nested calls are a list of their thread.
+class CallFrame {
+ public:
+  CallFrame() noexcept : outer_(t_frame) { t_frame = this; }
+  ~CallFrame();
+  CallFrame(const CallFrame&) = delete;
+  CallFrame& operator=(const CallFrame&) = delete;
+
+  TensorArg& add() noexcept { return *new (&storage_[count_++]) TensorArg; }
+  TensorArg& tensor(size_t i) noexcept { return *reinterpret_cast<TensorArg*>(&storage_[i]); }
+  size_t count() const noexcept { return count_; }
+  static constexpr size_t kMost = 64;
+
+  // Returns the caller's object for a tensor that the runtime has passed on, or null.
+  static PyObject* object_of(const yard_tensor_t& t) noexcept;
+  static CallFrame* current() noexcept { return t_frame; }
+
+  PyObject* failure = nullptr;    // the last exception of a kernel, owned
+  PyObject* interrupt = nullptr;  // KeyboardInterrupt or SystemExit of a kernel, owned
+
+ private:
+  static thread_local CallFrame* t_frame;
+  CallFrame* const outer_;
+  size_t count_ = 0;
+  struct alignas(TensorArg) Storage {
+    std::byte bytes[sizeof(TensorArg)];
+  };
+  Storage storage_[kMost];
+};
+
+bool add_op_type(PyObject* module);
+
+PyObject* unicode(std::string_view text);
+// Sets the Python error for a failed call.
+void raise_status(const Status& status, const char* op, PyObject* cause = nullptr);
+
+}  // namespace yard::python

@@ -1,0 +1,427 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls on tensors of several libraries."""
+
+import array
+import asyncio
+import gc
+import threading
+
+import numpy
+import pytest
+import yard
+from exchange import Exchanged
+
+try:
+    import torch
+except ImportError:
+    torch = None
+needs_torch = pytest.mark.skipif(torch is None, reason="torch is not installed")
+
+
+def rms(x, weight, eps=1e-6):
+    x = x.astype("f8")
+    return x / numpy.sqrt((x * x).mean(-1, keepdims=True) + eps) * weight
+
+
+def numbers(*shape, dtype="f4", seed=1):
+    return numpy.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def test_an_output_is_made_and_returned():
+    x, w = numbers(3, 64), numbers(64)
+    out = yard.ops.rms_norm(x, w, eps=1e-5)
+    assert type(out) is numpy.ndarray and out.dtype == numpy.float32
+    numpy.testing.assert_allclose(out, rms(x, w, 1e-5), rtol=1e-5, atol=1e-5)
+
+
+def test_a_given_output_is_written_and_returned():
+    x, w, out = numbers(3, 64), numbers(64), numpy.full((3, 64), 7, "f4")
+    assert yard.ops.rms_norm(x, w, out=out) is out
+    numpy.testing.assert_allclose(out, rms(x, w), rtol=1e-5, atol=1e-5)
+
+
+def test_in_place():
+    x, w = numbers(3, 64), numbers(64)
+    expected = rms(x, w)
+    yard.ops.rms_norm(x, w, out=x)
+    numpy.testing.assert_allclose(x, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_an_argument_that_is_read_and_written():
+    residual, x, w = numbers(2, 32), numbers(2, 32, seed=2), numbers(32)
+    total = residual + x
+    out = yard.ops.add_rms_norm(residual, x, w)
+    numpy.testing.assert_allclose(residual, total, rtol=1e-6)
+    numpy.testing.assert_allclose(out, rms(total, w), rtol=1e-4, atol=1e-5)
+
+
+def test_several_outputs_are_a_tuple():
+    x = numbers(2, 8)
+    q, scale = yard.ops.quantize_int8(x)
+    assert q.dtype == numpy.int8 and scale.shape == (2,)
+    q2, scale2 = numpy.zeros_like(q), numpy.zeros_like(scale)
+    assert yard.ops.quantize_int8(x, out=(q2, scale2))[0] is q2
+    numpy.testing.assert_array_equal(q, q2)
+    assert yard.ops.quantize_int8(x, scale=scale2)[1] is scale2
+
+
+def test_outputs_that_inputs_do_not_determine_must_be_given():
+    x = numbers(2, 8)
+    weights, ids = numpy.zeros((2, 3), "f4"), numpy.zeros((2, 3), "i4")
+    yard.ops.topk_softmax(x, weights=weights, ids=ids)
+    assert (ids[:, 0] == x.argmax(-1)).all()
+    with pytest.raises(yard.CallerError, match="k"):
+        yard.ops.topk_softmax(x)
+
+
+def test_enums_bools_and_ints():
+    x = numbers(2, 16)
+    a = yard.ops.gelu_and_mul(x, approximate="tanh")
+    b = yard.ops.gelu_and_mul(x)
+    assert a.shape == (2, 8) and not numpy.array_equal(a, b)
+    with pytest.raises(yard.CallerError, match="approximate"):
+        yard.ops.gelu_and_mul(x, approximate="cubic")
+    with pytest.raises(TypeError, match="argument 'approximate' of op 'gelu_and_mul': expected a string"):
+        yard.ops.gelu_and_mul(x, approximate=1)
+
+
+def test_names_with_dots():
+    q = numbers(1, 4, 2, 8)
+    a = yard.ops.attention.causal(q, q, q)
+    b = yard.ops["attention.causal"](q, q, q, mask=None)
+    numpy.testing.assert_array_equal(a, b)
+    assert "causal" in dir(yard.ops.attention) and "rms_norm" in dir(yard.ops)
+
+
+def test_unknown_ops_are_attribute_errors():
+    with pytest.raises(AttributeError, match="did you mean 'rms_norm'"):
+        yard.ops.rms_nrm
+    with pytest.raises(KeyError, match="not known"):
+        yard.ops["nothing.like.it"]
+
+
+@pytest.mark.parametrize("wrong, message", [
+    (lambda x, w: yard.ops.rms_norm(), "op 'rms_norm' needs argument 'x'"),
+    (lambda x, w: yard.ops.rms_norm(x, w, 1e-5, 2), "at most 3 positional arguments .x, weight, eps., got 4"),
+    (lambda x, w: yard.ops.rms_norm(x, weight=w, x=x), "got argument 'x' twice"),
+    (lambda x, w: yard.ops.rms_norm(x, w, epsilon=1), "has no parameter 'epsilon'; it has out, x, weight, eps"),
+    (lambda x, w: yard.ops.rms_norm([1.0], w), "argument 'x' of op 'rms_norm': expected a tensor .*, got list"),
+    (lambda x, w: yard.ops.rms_norm(x, w, eps="a"), "argument 'eps' of op 'rms_norm'"),
+    (lambda x, w: yard.ops.quantize_int8(x, out=(x,)), "expected a tuple of 2 tensors"),
+])
+def test_wrong_arguments_are_type_errors(wrong, message):
+    with pytest.raises(TypeError, match=message):
+        wrong(numbers(2, 8), numbers(8))
+
+
+@pytest.mark.parametrize("wrong, message", [
+    (lambda x, w: yard.ops.rms_norm(x, w[:4]), "hidden"),
+    (lambda x, w: yard.ops.rms_norm(x.astype("f8"), w), "f64"),
+    (lambda x, w: yard.ops.rms_norm(x, w, eps=-1.0), "eps"),
+])
+def test_calls_that_the_schema_refuses(wrong, message):
+    with pytest.raises(yard.CallerError, match=message) as e:
+        wrong(numbers(2, 8), numbers(8))
+    assert e.value.code == "invalid_argument" and e.value.op == "rms_norm"
+    assert isinstance(e.value, ValueError) and isinstance(e.value, yard.Error)
+
+
+def test_read_only_memory_is_an_input_only():
+    x, w = numbers(2, 8), numbers(8)
+    x.setflags(write=False)
+    w.setflags(write=False)
+    yard.ops.rms_norm(x, w)
+    with pytest.raises(ValueError, match="argument 'out' of op 'rms_norm': its memory is read-only"):
+        yard.ops.rms_norm(x, w, out=x)
+
+
+def test_strides_zero_sizes_and_scalars():
+    x, w = numbers(6, 128), numbers(64)
+    part = x[::2, 32:96]
+    numpy.testing.assert_allclose(yard.ops.rms_norm(part, w), rms(part, w), rtol=1e-5, atol=1e-5)
+    assert yard.ops.rms_norm(numpy.zeros((0, 64), "f4"), w).shape == (0, 64)
+    one = yard.ops.rms_norm(numbers(64), w)
+    assert one.shape == (64,)
+    with pytest.raises(ValueError, match="no multiple"):
+        bytes_ = numpy.zeros(66, "u1")
+        odd = numpy.ndarray((2, 8), "f4", bytes_, strides=(33, 4))
+        yard.ops.softmax(odd)
+
+
+def test_other_kinds_of_buffers():
+    x = array.array("f", [1, 2, 3, 4])
+    out = numpy.zeros(4, "f4")
+    yard.ops.softmax(x, out=out)
+    assert abs(out.sum() - 1) < 1e-6
+    with pytest.raises(TypeError, match="no library of its tensors"):
+        yard.ops.softmax(x)
+    with pytest.raises(TypeError, match="no dtype stands for elements of format 'Zf'"):
+        yard.ops.softmax(numpy.zeros(4, "c8"))
+    with pytest.raises(TypeError, match="a subclass"):
+        yard.ops.softmax(numpy.ma.masked_array(numbers(4), mask=[1, 0, 0, 0]))
+    with pytest.raises(ValueError, match="9 dimensions"):
+        yard.ops.softmax(numpy.zeros((1,) * 9, "f4"))
+
+
+def test_block_quantised_weights():
+    rows, k = 4, 64
+    scales = numpy.full((rows, k // 32), 0.5, "f2")
+    quants = numpy.random.default_rng(1).integers(-127, 127, (rows, k // 32, 32)).astype("i1")
+    blocks = numpy.concatenate([scales.view("i1").reshape(rows, -1, 2), quants], 2).tobytes()
+    weight = yard.Tensor(blocks, "q8_0", (rows, k))
+    assert weight.shape == (rows, k) and weight.dtype == "q8_0"
+    x = numbers(3, k)
+    expected = x @ (0.5 * quants.reshape(rows, k).astype("f4")).T
+    numpy.testing.assert_allclose(yard.ops.linear(x, weight), expected, rtol=2e-2, atol=2)
+    with pytest.raises(ValueError, match="the shape needs 136 bytes, the buffer has 272|needs"):
+        yard.Tensor(blocks, "q8_0", (rows + 1, k))
+    with pytest.raises(ValueError, match="a multiple of 32"):
+        yard.Tensor(blocks, "q8_0", (rows, 33))
+    with pytest.raises(ValueError, match="'q9' is not a dtype"):
+        yard.Tensor(blocks, "q9", (rows, k))
+    with pytest.raises(BufferError):
+        memoryview(weight)
+
+
+def test_own_tensors_are_buffers_too():
+    memory = bytearray(4 * 6)
+    t = yard.Tensor(memory, "f32", (2, 3))
+    a = numpy.asarray(t)
+    a[1, 2] = 5
+    assert memoryview(memory).cast("f")[5] == 5 and repr(t) == "yard.Tensor(dtype='f32', shape=(2, 3))"
+    with pytest.raises(ValueError, match="read-only"):
+        yard.ops.softmax(a, out=yard.Tensor(bytes(24), "f32", (2, 3)))
+    column = yard.Tensor(memory, "f32", (2,), strides=(3,))
+    assert numpy.asarray(column).strides == (12,)
+
+
+def test_the_c_functions_of_dlpack():
+    x, w = numbers(3, 64), numbers(64)
+    before = Exchanged.borrowed
+    out = yard.ops.rms_norm(Exchanged(x), Exchanged(w))
+    assert type(out) is Exchanged and Exchanged.borrowed - before == 3
+    numpy.testing.assert_allclose(out.array, rms(x, w), rtol=1e-5, atol=1e-5)
+
+    class Derived(Exchanged):
+        pass
+
+    with pytest.raises(TypeError, match="got .*Derived"):
+        yard.ops.rms_norm(Derived(x), w)
+
+
+class Producer:
+    """Has only __dlpack__."""
+
+    def __init__(self, a):
+        self.a = a
+
+    def __dlpack__(self, **_):
+        return self.a.__dlpack__()
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+
+def test_dlpack_capsules():
+    x, w, out = numbers(3, 64), numbers(64), numpy.zeros((3, 64), "f4")
+    yard.ops.rms_norm(Producer(x), Producer(w), out=out)
+    numpy.testing.assert_allclose(out, rms(x, w), rtol=1e-5, atol=1e-5)
+
+
+@needs_torch
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_torch(dtype):
+    kind = getattr(torch, dtype)
+    x, w = torch.randn(3, 64).to(kind), torch.randn(64).to(kind)
+    out = yard.ops.rms_norm(x, w)
+    assert type(out) is torch.Tensor and out.dtype == kind
+    expected = rms(x.float().numpy(), w.float().numpy())
+    numpy.testing.assert_allclose(out.float().numpy(), expected, rtol=2e-2, atol=2e-2)
+    y = torch.randn(64, 3).t()
+    yard.ops.rms_norm(y, torch.ones(64), out=y)
+    assert not y.is_contiguous()
+
+
+@needs_torch
+def test_gradients_are_not_lost_silently():
+    x = torch.nn.Parameter(torch.randn(2, 8))
+    with pytest.raises(RuntimeError, match="argument 'x' of op 'softmax': it requires a gradient"):
+        yard.ops.softmax(x)
+    with torch.no_grad():
+        out = yard.ops.softmax(x)
+    assert not out.requires_grad and abs(float(out.sum()) - 2) < 1e-5
+
+
+@needs_torch
+def test_subclasses_of_torch_tensors_are_refused():
+    class Strange(torch.Tensor):
+        pass
+
+    with pytest.raises(TypeError, match="Strange, a subclass"):
+        yard.ops.softmax(torch.randn(4).as_subclass(Strange))
+
+
+@needs_torch
+@pytest.mark.parametrize("op", ["softmax", "silu_and_mul", "gelu_and_mul", "layer_norm", "add", "mul", "matmul",
+                                "linear", "embedding", "argmax"])
+def test_results_are_those_of_torch(op):
+    torch.manual_seed(1)
+    f = torch.nn.functional
+    for rows, d in [(1, 1), (3, 7), (5, 64), (2, 130)]:
+        x, y = torch.randn(rows, d), torch.randn(rows, d)
+        both = torch.randn(rows, 2 * d)
+        w, b = torch.randn(d), torch.randn(d)
+        m, ids = torch.randn(9, d), torch.randint(0, 9, (rows,))
+        got, expected = {
+            "softmax": lambda o: (o(x), x.softmax(-1)),
+            "silu_and_mul": lambda o: (o(both), f.silu(both[:, :d]) * both[:, d:]),
+            "gelu_and_mul": lambda o: (o(both), f.gelu(both[:, :d]) * both[:, d:]),
+            "layer_norm": lambda o: (o(x, w, b), f.layer_norm(x, (d,), w, b)),
+            "add": lambda o: (o(x, y), x + y),
+            "mul": lambda o: (o(x, y), x * y),
+            "matmul": lambda o: (o(x, y.t().contiguous()), x @ y.t()),
+            "linear": lambda o: (o(x, m), f.linear(x, m)),
+            "embedding": lambda o: (o(ids, m), f.embedding(ids, m)),
+            "argmax": lambda o: (o(x, out=torch.zeros(rows, dtype=torch.int64)), x.argmax(-1)),
+        }[op](yard.ops[op])
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_explain():
+    x, w = numbers(2, 8), numbers(8)
+    e = yard.explain(yard.ops.rms_norm, x, w)
+    assert e["selected"] == yard.explain("rms_norm", x, w)["selected"] == "default.simd"
+    assert "default.simd" in repr(e) and "<pre>" in e._repr_html_()
+    assert yard.explain("rms_norm(f32[2,8], f32[8])")["selected"] == "default.simd"
+    with pytest.raises(yard.Error):
+        yard.explain("rms_norm(f32[2,8")
+
+
+def selected():
+    return yard.explain("softmax", numbers(2, 8))["selected"]
+
+
+def test_policies_nest_and_end():
+    x = numbers(2, 8)
+    outside = selected()
+    with yard.policy(prefer="reference") as p:
+        assert selected() == "reference.cpp"
+        yard.ops.softmax(x)
+        with yard.policy(deny_kernels=["reference.*"]):
+            assert selected() != "reference.cpp"
+            with p:
+                assert selected() != "reference.cpp"
+        assert selected() == "reference.cpp"
+    assert selected() == outside and "reference" in repr(p)
+    with pytest.raises(ValueError), p:
+        raise ValueError
+    assert selected() == outside
+    with pytest.raises(yard.Error) as e, yard.policy(deny_kernels=["*"]):
+        yard.ops.softmax(x)
+    assert e.value.code == "no_kernel"
+
+
+def test_policies_are_decorators():
+    @yard.policy(prefer="reference")
+    def inside():
+        return selected()
+
+    @yard.policy(prefer="reference")
+    async def soon():
+        await asyncio.sleep(0)
+        return selected()
+
+    assert inside() == asyncio.run(soon()) == "reference.cpp" and selected() != "reference.cpp"
+
+
+def test_a_policy_belongs_to_its_task():
+    async def one(policy, steps):
+        with policy:
+            found = []
+            for _ in range(steps):
+                found.append(selected())
+                await asyncio.sleep(0)
+            return set(found)
+
+    async def both():
+        return await asyncio.gather(one(yard.policy(prefer="reference"), 5), one(yard.policy(), 5))
+
+    reference, other = asyncio.run(both())
+    assert reference == {"reference.cpp"} and "reference.cpp" not in other
+
+
+def test_wrong_policies():
+    with pytest.raises(ValueError, match="prefer: expected"):
+        yard.policy(prefer="fast")
+    with pytest.raises(TypeError):
+        yard.policy(prefered="vendor")
+    with pytest.raises(yard.Error, match="order|per_op"):
+        yard.policy(order={"softmax": ["nonsense:x:y"]})
+    a, b = yard.policy(), yard.policy()
+    a.__enter__()
+    b.__enter__()
+    with pytest.raises(RuntimeError, match="reverse order"):
+        a.__exit__(None, None, None)
+    b.__exit__(None, None, None)
+    a.__exit__(None, None, None)
+
+
+def test_threads_call_at_once():
+    x, w = numbers(64, 256), numbers(256)
+    expected = rms(x, w)
+    wrong = []
+
+    def work(prefer):
+        with yard.policy(prefer=prefer):
+            for _ in range(200):
+                if not numpy.allclose(yard.ops.rms_norm(x, w), expected, rtol=1e-4, atol=1e-4):
+                    wrong.append(prefer)
+
+    threads = [threading.Thread(target=work, args=(p,)) for p in (None, "reference", "vendor", None)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_nothing_leaks():
+    x, w = numbers(4, 64), numbers(64)
+    import sys
+
+    def some():
+        for _ in range(300):
+            yard.ops.rms_norm(x, w)
+            yard.ops.softmax(Producer(x), out=x)
+            with yard.policy(prefer="reference"):
+                pass
+            try:
+                yard.ops.rms_norm(x, w[:3])
+            except yard.CallerError:
+                pass
+
+    some()
+    gc.collect()
+    before, references = len(gc.get_objects()), sys.getrefcount(x)
+    some()
+    gc.collect()
+    assert sys.getrefcount(x) == references and len(gc.get_objects()) - before < 50
+
+
+def test_reports(tmp_path):
+    rows = yard.kernels(yard.ops.softmax)
+    assert {"default.simd", "reference.cpp"} <= {r["id"] for r in rows}
+    assert repr(rows).splitlines()[0].startswith("op       id") and "<table>" in rows._repr_html_()
+    yard.ops.softmax(numbers(2, 8))
+    assert any(o["op"] == "softmax" and o["calls"] > 0 for o in yard.stats()["ops"])
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("version: '1.0'\nkernel_denies: [default.simd]\n")
+    yard.configure(rules)
+    assert selected() != "default.simd"
+    yard.configure(None)
+    assert selected() == "default.simd"
+    rules.write_text("version: '1.0'\nkernel_deny: []\n")
+    with pytest.raises(yard.Error, match="kernel_denies"):
+        yard.configure(rules)
+    report = yard.verify("softmax", "default.simd", cases=20)
+    assert report[0]["failed"] == 0 and report[0]["passed"] > 0

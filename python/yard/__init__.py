@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Picks, runs and explains the best kernel for every operator call.
+
+>>> import numpy, yard
+>>> x, weight = numpy.ones((2, 4), "f4"), numpy.ones(4, "f4")
+>>> yard.ops.rms_norm(x, weight, eps=1e-6).round(3).tolist()
+[[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]]
+"""
+
+from ._yard import Tensor, version as __version__
+from ._errors import (CallerError, Declined, DeviceLostError, Error, FatalError, FaultError,
+                      TensorInfo, TransientError)
+from ._calls import explain, ops, policy
+from ._kernels import kernel, op, unregister
+from ._reports import configure, kernels, limit_threads, load_plugin, stats, verify
+
+__all__ = ["CallerError", "Declined", "DeviceLostError", "Error", "FatalError", "FaultError",
+           "Tensor", "TensorInfo", "TransientError", "configure", "explain", "kernel", "kernels",
+           "limit_threads", "load_plugin", "op", "ops", "policy", "stats", "unregister", "verify"]

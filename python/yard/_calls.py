@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls, policies and explanations."""
+
+import functools
+import json
+
+from . import _schema, _yard
+
+
+class Ops:
+    """The ops by name: `yard.ops.rms_norm(x, weight)`, `yard.ops.attention.causal(...)` or
+    `yard.ops["attention.causal"](...)`.
+
+    Outputs that are not given as `out=` (or by their own names) are made by the library of the
+    first tensor, and returned.
+    """
+
+    def __init__(self, prefix=""):
+        self._prefix = prefix
+
+    def __getitem__(self, name):
+        found = _made.get(name)
+        if found is None:
+            schemas = _yard.schemas()
+            if name not in schemas:
+                import difflib
+                close = difflib.get_close_matches(name, schemas, 1)
+                hint = f"; did you mean '{close[0]}'?" if close else ""
+                raise KeyError(f"op '{name}' is not known{hint}")
+            found = _make(name, *schemas[name])
+        return found
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        full = self._prefix + name
+        found = _made.get(full)
+        if found is None:
+            try:
+                found = self[full]
+            except KeyError as e:
+                if not any(n.startswith(full + ".") for n in _yard.schemas()):
+                    raise AttributeError(e.args[0]) from None
+                found = Ops(full + ".")
+        self.__dict__[name] = found
+        return found
+
+    def __dir__(self):
+        rest = (n[len(self._prefix):] for n in _yard.schemas() if n.startswith(self._prefix))
+        return sorted({n.partition(".")[0] for n in rest})
+
+    def __iter__(self):
+        return iter(n for n in _yard.schemas() if n.startswith(self._prefix))
+
+    def __repr__(self):
+        return f"<yard ops: {', '.join(self)}>"
+
+
+_made = {}  # ops by their full name
+
+
+def _make(name, schema, summary):
+    params = _schema.read(schema)
+    doc = f"{_schema.text_of_call(name, params)}\n\n{summary}\n\nSchema: {schema}"
+    rows = tuple((p.name, p.kind, p.role, p.optional, p.default) for p in params)
+    return _made.setdefault(name, _yard.Op(name, rows, schema, doc))
+
+
+def _forget(name):
+    """Forgets an op whose schema may have changed."""
+    _made.pop(name, None)
+    for holder in (ops,):
+        holder.__dict__.pop(name.partition(".")[0], None)
+
+
+ops = Ops()
+
+
+class Explanation(dict):
+    """Why one kernel was selected and the others were not. `print()` shows a table."""
+
+    def __init__(self, found):
+        super().__init__(json.loads(found[0]))
+        self._text = found[1]
+
+    def __repr__(self):
+        return self._text
+
+    def _repr_html_(self):
+        import html
+        return f"<pre>{html.escape(self._text)}</pre>"
+
+
+def explain(op, *args, **kwargs):
+    """Tells which kernel a call would run, and why the others would not. Runs nothing.
+
+    Takes an op and its arguments, or the text of a call:
+
+    >>> import yard
+    >>> yard.explain("softmax(f32[8,4096])")["selected"]
+    'default.simd'
+    """
+    if isinstance(op, str):
+        if not args and not kwargs:
+            return Explanation(_yard.explain(op))
+        op = ops[op]
+    return Explanation(op._explain(*args, **kwargs))
+
+
+class policy(_yard.Policy):
+    """What kernels may run, for the calls in a `with` block or in a decorated function.
+
+    >>> import numpy, yard
+    >>> x = numpy.zeros((2, 4), "f4")
+    >>> with yard.policy(prefer="reference"):
+    ...     yard.explain(yard.ops.softmax, x)["selected"]
+    'reference.cpp'
+
+    The policy belongs to the thread or to the asyncio task. Policies nest, and the inner one goes
+    first. The fields are those of docs/reference/rules.md: prefer, strict, order (op to tokens),
+    allow_vendors, deny_vendors, allow_kernels, deny_kernels, locks (op to kernel), transforms (op
+    to bool), labels, mode, inference and deterministic.
+    """
+
+    def __init__(self, *, prefer=None, strict=None, order=None, allow_vendors=None,
+                 deny_vendors=None, allow_kernels=None, deny_kernels=None, locks=None,
+                 transforms=None, labels=None, mode=None, inference=None, deterministic=None):
+        fields = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        super().__init__(fields)
+
+    def __call__(self, function):
+        import inspect
+        if inspect.iscoroutinefunction(function):
+            @functools.wraps(function)
+            async def inside(*args, **kwargs):
+                with self:
+                    return await function(*args, **kwargs)
+        else:
+            @functools.wraps(function)
+            def inside(*args, **kwargs):
+                with self:
+                    return function(*args, **kwargs)
+        return inside
+
+    def __repr__(self):
+        return f"<yard policy {self._text()}>"

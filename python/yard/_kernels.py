@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels and ops that are written in Python."""
+
+import atexit
+import sys
+
+from . import _calls, _errors, _schema, _yard
+
+_registered = set()  # (op, kernel), of this process
+
+
+def _library():
+    return "torch" if "torch" in sys.modules else "numpy"
+
+
+def _fields(name, params, function, id, vendor, kind, backend, priority, dtypes, verify, reasons,
+            summary, tensors):
+    if dtypes is None:
+        dtypes = {}
+    elif not isinstance(dtypes, dict):
+        dtypes = {None: list(dtypes)}
+    if tensors not in (None, "torch", "numpy"):
+        raise ValueError(f"tensors: expected 'torch' or 'numpy', got {tensors!r}")
+    doc = (function.__doc__ or "").strip().splitlines()
+    return {"op": name, "id": id, "vendor": vendor, "kind": kind, "backend": backend,
+            "priority": priority, "dtypes": dtypes, "verify": verify, "reasons": list(reasons),
+            "summary": summary or (doc[0] if doc else ""), "tensors": tensors or _library(),
+            "function": function, "params": [(p.name, list(p.words)) for p in params],
+            "tensor_info": _errors.TensorInfo}
+
+
+def kernel(op, *, id=None, vendor=None, priority=0, dtypes=None, verify=None, reasons=(),
+           summary=None, tensors=None):
+    """Registers the decorated function as a kernel of an op.
+
+    The function takes the op's parameters in the order of the schema, writes to the outputs and
+    returns None. It competes with all other kernels under the same policy. It gets the caller's own
+    tensors where they are of the library `tensors` ("torch" or "numpy"), and otherwise tensors that
+    share the memory and are valid until it returns.
+
+    `dtypes` are the accepted dtypes of all tensors, or a dict from arguments to dtypes. `verify`
+    gets the arguments with a TensorInfo for each tensor, and returns True to accept the call, or
+    one of the texts `reasons`, where {0} to {2} stand for figures that follow in a tuple.
+
+    Raise yard.Declined for a call that the kernel cannot run. Every other Exception is a fault.
+    """
+    name = op if isinstance(op, str) else op.__name__
+    params = _schema.read(_calls.ops[name].schema)
+
+    def register(function):
+        kernel_id = id or (f"vendor.{vendor}" if vendor else f"default.{function.__name__}")
+        kind = "vendor" if vendor else "default"
+        _yard.register_kernel(_fields(name, params, function, kernel_id, vendor, kind,
+                                      vendor or "python", priority, dtypes, verify, reasons,
+                                      summary, tensors))
+        _registered.add((name, kernel_id))
+        return function
+
+    return register
+
+
+def op(schema, *, summary="", tensors=None):
+    """Registers an op, with the decorated function as its reference kernel. Returns the op.
+
+    >>> import numpy, yard
+    >>> @yard.op("doubled(out!: T[n], x: T[n]) where T in {f32}", tensors="numpy")
+    ... def doubled(out, x):
+    ...     out[...] = 2 * x
+    >>> doubled(numpy.array([1, 2], "f4")).tolist()
+    [2.0, 4.0]
+    >>> yard.unregister("doubled")
+    """
+    params = _schema.read(schema)
+    name = schema[:schema.index("(")].strip()
+
+    def register(function):
+        _yard.register_op(schema, summary, _fields(
+            name, params, function, "reference.python", None, "reference", "python", 0, None, None,
+            (), summary, tensors))
+        _calls._forget(name)
+        _registered.add((name, "reference.python"))
+        return _calls.ops[name]
+
+    return register
+
+
+def unregister(op, id=""):
+    """Removes a kernel, or the whole op without `id`. Returns when no call uses it any more."""
+    name = op if isinstance(op, str) else op.__name__
+    _yard.unregister(name, id)
+    for entry in [r for r in _registered if r[0] == name and id in ("", r[1])]:
+        _registered.discard(entry)
+    if not id:
+        _calls._forget(name)
+
+
+@atexit.register
+def _end():
+    for name, id in list(_registered):
+        try:
+            _yard.unregister(name, "" if id == "reference.python" else id)
+        except _errors.Error:
+            pass
+    _yard.end()
