@@ -179,13 +179,14 @@ int32_t run(yard_call_t* call, const yard_value_t* args, uint32_t count) {
   Arguments arguments(kernel);
   for (uint32_t i = 0; i < count; ++i)
     if (!arguments.add(args[i], kernel.params[i])) return translate(call);
-  const Ref result(arguments.call());
+  Ref result(arguments.call());
   int32_t code = YARD_OK;
   if (!result)
     code = translate(call);
   else if (result.get() != Py_None && !arguments.has(result.get()))
     code = fail(call->error, call->error_size, YARD_FAULT,
                 "it returned a value; a kernel writes to its outputs and returns None");
+  result = Ref();
   if (const std::string kept = arguments.kept(); !kept.empty() && code == YARD_OK)
     return fail(
         call->error, call->error_size, YARD_FAULT,

@@ -154,6 +154,14 @@ def test_borrowed_memory_may_not_be_kept(halved):
         with pytest.raises(yard.FaultError, match="keeps a reference to argument 'x'"):
             halved(x, out=out)
     kept.clear()
+    yard.unregister(halved, "vendor.mine")
+
+    @yard.kernel(halved, vendor="mine", tensors="numpy")
+    def returns(out, x, by, how):
+        kept.append(x) if type(x) is not numpy.ndarray or x.base is None else None
+        return numpy.divide(x, by, out=out)
+
+    assert (halved(x, out=out) or out).array[0] == 0.5
     mine = numpy.ones(3, "f4")  # the caller's own array may be kept
     with yard.policy(allow_kernels=["vendor.mine"]):
         halved(mine)
