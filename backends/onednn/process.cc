@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <mutex>
 #include <vector>
 
 // OpenMP functions. They are null if oneDNN was built for another kind of threads.
@@ -47,15 +46,15 @@ bool can_start(int count) noexcept {
 }
 
 void watch_forks() {
-  static constinit std::once_flag once;
-  std::call_once(once, [] {
+  static constinit pthread_once_t once = PTHREAD_ONCE_INIT;
+  ::pthread_once(&once, [] {
     pthread_atfork(nullptr, nullptr, [] { g_forked.store(true, std::memory_order_relaxed); });
   });
 }
 
 void stop_profiling() noexcept {
-  static constinit std::once_flag once;
-  std::call_once(once, [] {
+  static constinit pthread_once_t once = PTHREAD_ONCE_INIT;
+  ::pthread_once(&once, [] {
     for (const char* const variable : {"ONEDNN_JIT_PROFILE", "DNNL_JIT_PROFILE"})
       if (std::getenv(variable) != nullptr) return;
     dnnl_set_jit_profiling_flags(DNNL_JIT_PROFILE_NONE);

@@ -2,10 +2,10 @@
 #include "library.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
-#include <mutex>
 
 namespace yard::openblas {
 namespace {
@@ -52,8 +52,8 @@ constexpr int32_t kStep = 16;  // pieces have a multiple of this many rows or co
 const Library& Library::get() {
   static constinit Library library;
   // A fork may leave the guard of a static locked, but not this flag.
-  static constinit std::once_flag once;
-  std::call_once(once, [] { library.open(); });
+  static constinit pthread_once_t once = PTHREAD_ONCE_INIT;
+  ::pthread_once(&once, [] { library.open(); });
   return library;
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pairs.h"
 
+#include <pthread.h>
+
 #include <cstring>
-#include <mutex>
 
 #include "arm_isa.h"
 #include "scalars.h"
@@ -127,8 +128,8 @@ constexpr PairProducts kByVectors{"vectors", multiply, add, turn, kVectors* kPai
 
 const PairProducts* const* all_pair_products() noexcept {
   static constinit const PairProducts* all[3] = {};
-  static constinit std::once_flag once;
-  std::call_once(once, [] {
+  static constinit pthread_once_t once = PTHREAD_ONCE_INIT;
+  ::pthread_once(&once, [] {
     if (!has_pairs()) return;
     const PairProducts** next = all;
     if (tiles() != nullptr) *next++ = tiles();

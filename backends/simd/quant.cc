@@ -2,9 +2,10 @@
 // Unpacks weights in plain C++, and chooses an instruction set.
 #include "quant.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <cstring>
-#include <mutex>
 
 #include "scalars.h"
 
@@ -111,8 +112,8 @@ void dequantize_row(Format format, const uint8_t* row, int64_t begin, int64_t co
 
 const QuantKernels* const* all_quant_kernels() {
   static constinit const QuantKernels* all[6] = {};
-  static constinit std::once_flag once;
-  std::call_once(once, [] {
+  static constinit pthread_once_t once = PTHREAD_ONCE_INIT;
+  ::pthread_once(&once, [] {
     const QuantKernels** next = all;
     for (const QuantKernels* kernels :
          {quant_kernels_vnni(), quant_kernels_avx2(), quant_kernels_i8mm(), quant_kernels_neon()})

@@ -20,13 +20,13 @@
 // strings they are given. Programs pass descriptors to yard::Changes (registry.h).
 #pragma once
 
+#include <pthread.h>
 #include <yard/plugin.h>
 #include <yard/detail/plugin_call.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -263,8 +263,8 @@ class Plugin {
 template <Plugin (*kMake)()>
 YARD_MODE_TAG const yard_plugin_t* made_once() {
   static constinit const Plugin* made = nullptr;
-  static constinit std::once_flag once;
-  std::call_once(once, [] { made = new Plugin(kMake()); });
+  static constinit pthread_once_t once = PTHREAD_ONCE_INIT;
+  ::pthread_once(&once, [] { made = new Plugin(kMake()); });
   return made->get();
 }
 
@@ -316,8 +316,8 @@ double best_ns(const F& f, int runs = 3) {
 template <auto kMeasure>
 const decltype(kMeasure())& measured_once() {
   static constinit decltype(kMeasure()) measured{};
-  static constinit std::once_flag once;  // as in made_once()
-  std::call_once(once, [] { measured = kMeasure(); });
+  static constinit pthread_once_t once = PTHREAD_ONCE_INIT;  // as in made_once()
+  ::pthread_once(&once, [] { measured = kMeasure(); });
   return measured;
 }
 

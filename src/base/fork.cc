@@ -112,7 +112,7 @@ void in_child() {
 }
 
 constinit std::atomic<bool> g_watching{false};
-// An exception that leaves std::call_once needs the unwinder of the C library, which ends the
+// An exception that leaves pthread_once needs the unwinder of the C library, which ends the
 // process if it cannot be loaded then. Load it now, while there is memory.
 [[gnu::constructor]] void load_unwinder() {
   void* here;
@@ -120,8 +120,8 @@ constinit std::atomic<bool> g_watching{false};
 }
 
 void watch_forks() {
-  static constinit std::once_flag once;
-  std::call_once(once, [] { pthread_atfork(before_fork, in_parent, in_child); });
+  static constinit pthread_once_t once = PTHREAD_ONCE_INIT;
+  ::pthread_once(&once, [] { pthread_atfork(before_fork, in_parent, in_child); });
   g_watching.store(true, std::memory_order_relaxed);
 }
 

@@ -14,8 +14,11 @@
 // - The child has only the thread that forked. An object that notes what threads are doing forgets
 //   these notes in an InChild.
 // - Do not use function-local statics that need a constructor: a child would wait for ever for one
-//   that another thread of its parent was making. Use std::call_once or process_wide().
+//   that another thread of its parent was making. Use process_wide() or pthread_once, and not
+//   std::call_once: it needs static storage of libstdc++, which dlopen cannot always give.
 #pragma once
+
+#include <pthread.h>
 
 #include <atomic>
 #include <chrono>
@@ -80,9 +83,9 @@ class Condition {
 // threads may use it while the process exits. T must have internal linkage.
 template <class T>
 T& process_wide() {
-  static constinit std::once_flag once;
+  static constinit pthread_once_t once = PTHREAD_ONCE_INIT;
   static constinit T* made = nullptr;
-  std::call_once(once, [] { made = new T; });
+  ::pthread_once(&once, [] { made = new T; });
   return *made;
 }
 

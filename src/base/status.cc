@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Status: names, classes and the text people read.
+#include <pthread.h>
 #include <yard/status.h>
 
 #include <cstddef>
 #include <iterator>
-#include <mutex>
 #include <new>
 #include <vector>
 
@@ -41,8 +41,8 @@ bool is_shared(const Status::Rep* rep) noexcept {
 }  // namespace
 
 Status Status::out_of_memory() noexcept {
-  static constinit std::once_flag once;
-  std::call_once(once, [] {  // the message fits into the string object
+  static constinit pthread_once_t once = PTHREAD_ONCE_INIT;
+  ::pthread_once(&once, [] {  // the message fits into the string object
     new (g_out_of_memory) Rep{Code::kOutOfMemory, ErrorClass::kTransient, "out of memory", {}};
   });
   return adopt(reinterpret_cast<Rep*>(g_out_of_memory));

@@ -12,7 +12,6 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <new>
 
 namespace yard::detail {
@@ -65,8 +64,8 @@ ThreadRecord& free_record() {
 }
 
 ThreadRecord& take_record() {
-  static constinit std::once_flag once;
-  std::call_once(once, [] {
+  static constinit pthread_once_t once = PTHREAD_ONCE_INIT;
+  ::pthread_once(&once, [] {
     register_membarrier();  // a thread must know before its first read whether to fence
     if (pthread_key_create(&g_exit_key, on_thread_exit) != 0) std::abort();  // no keys left
   });

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The composition root: a runtime is a core, its host table and the built-in backends.
 #include <fmt/format.h>
+#include <pthread.h>
 #include <yard/op.h>
 #include <yard/runtime.h>
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 
 #include "base/events.h"
 #include "base/log.h"
@@ -196,10 +196,10 @@ Runtime::~Runtime() {
 
 // The shared runtime is never destroyed, because calls may come until the process ends.
 Runtime& Runtime::shared() {
-  static constinit std::once_flag once;
+  static constinit pthread_once_t once = PTHREAD_ONCE_INIT;
   static constinit std::atomic<Runtime*> shared{nullptr};
   if (Runtime* const made = shared.load(std::memory_order_acquire)) return *made;
-  std::call_once(once, [] {
+  ::pthread_once(&once, [] {
     auto* const made = new Runtime;
     made->parts_->functions.serve();
     made->parts_->inspect.is_shared();

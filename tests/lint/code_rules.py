@@ -10,6 +10,7 @@ MAX_COLUMNS = 100
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 C_HEADERS = {"assert.h", "errno.h", "math.h", "stdarg.h", "stdbool.h", "stddef.h", "stdint.h",
              "stdio.h", "stdlib.h", "string.h"}
+POSIX_HEADERS = {"pthread.h"}
 # The forced unwinding of a cancelled thread must pass through catch (...), and only this header
 # names its type.
 CXX_ABI = {"cxxabi.h"}
@@ -93,7 +94,7 @@ def check_public_headers(tree):
     for path in tree.with_suffix(CXX, "include/yard/"):
         name = pathlib.PurePosixPath(path).name
         for number, quoted, what in includes(tree, path):
-            standard = what in C_HEADERS | CXX_ABI or re.fullmatch(r"[a-z_]+", what)
+            standard = what in C_HEADERS | POSIX_HEADERS | CXX_ABI or re.fullmatch(r"[a-z_]+", what)
             ours = (f"include/{what}" in tree.files or f"include/{what}.in" in tree.files)
             if quoted or not (standard or ours):
                 yield Finding(path, number, f"a public header cannot include '{what}'")

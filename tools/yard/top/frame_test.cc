@@ -200,7 +200,7 @@ TEST(TopFrame, KeysSortHelpAndQuit) {
   handle_key(key('o'), d, 24, view);
   handle_key(key('r'), d, 24, view);
   const auto lines = screen(d, view, 80, 10);
-  EXPECT_EQ(lines[4].substr(0, 14), "  opv       ke");
+  EXPECT_EQ(lines[4].substr(0, 14), "  op*       ke");
   EXPECT_EQ(lines[5].substr(0, 12), "> softmax   ");
   handle_key(key('?'), d, 24, view);
   EXPECT_EQ(screen(d, view, 80, 24)[0], "Keys");
