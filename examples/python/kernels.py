@@ -46,3 +46,29 @@ assert yard.explain(shifted_relu, x)["selected"] == "vendor.mine"
 assert yard.explain(shifted_relu, x[:, :5])["selected"] == "reference.python"
 assert yard.verify(shifted_relu, "vendor.mine")[0]["failed"] == 0
 assert exact(x).shape == x.shape
+
+
+# [function]
+@yard.dispatch("models", repeatable=True)  # the group of the function
+def decay(x, rate=0.5):
+    return [v * rate for v in x]
+
+
+class Fast(yard.Backend):
+    """Uses numpy."""
+
+    name, group = "fast", "models"
+
+    def decay(self, x, rate=0.5):
+        return (numpy.asarray(x) * rate).tolist()
+
+    def decay_verifier(self, x, rate=0.5):
+        return len(x) >= 4 or "fewer than four values"
+
+
+yard.add_backend(Fast())
+print(decay([1.0, 2.0]), decay([1.0, 2.0, 3.0, 4.0]))
+print(yard.explain(decay, [1.0, 2.0]))  # the original runs, and why
+# [/function]
+assert yard.explain(decay, [1.0] * 4)["selected"] == "fast"
+assert yard.explain(decay, [1.0])["selected"] == "original"

@@ -14,24 +14,12 @@
 #include <vector>
 
 #include "calls.h"
+#include "gil.h"
 
 namespace nb = nanobind;
 
 namespace yard::python {
 namespace {
-
-std::atomic<bool> g_ended{false};
-
-class Gil {
- public:
-  Gil() noexcept : state_(PyGILState_Ensure()) {}
-  ~Gil() { PyGILState_Release(state_); }
-  Gil(const Gil&) = delete;
-  Gil& operator=(const Gil&) = delete;
-
- private:
-  const PyGILState_STATE state_;
-};
 
 struct KernelParam {
   std::string name;
@@ -40,22 +28,13 @@ struct KernelParam {
 
 // A kernel's functions, and the texts that its descriptor borrows.
 struct PythonKernel {
-  Ref function, verify, tensor_info;
+  Kept function, verify, tensor_info;
   bool torch = false;  // whether it takes tensors of torch, else arrays of numpy
   std::vector<KernelParam> params;
   std::string op, id, backend, vendor, summary;
   std::vector<std::string> reasons, limit_fields;
   std::vector<const char*> reason_texts;
   std::vector<yard_limit_t> limits;
-
-  ~PythonKernel() {
-    if (g_ended.load()) {  // the objects cannot be released any more
-      (void)function.release(), (void)verify.release(), (void)tensor_info.release();
-      return;
-    }
-    const Gil gil;
-    function = Ref(), verify = Ref(), tensor_info = Ref();
-  }
 };
 
 int32_t fail(char* error, size_t size, int32_t code, const char* text) {
@@ -65,11 +44,9 @@ int32_t fail(char* error, size_t size, int32_t code, const char* text) {
 
 // Translates the Python error of a kernel, and keeps the exception for the caller.
 int32_t translate(yard_call_t* call) {
-  PyObject *type, *value, *trace;
-  PyErr_Fetch(&type, &value, &trace);
-  PyErr_NormalizeException(&type, &value, &trace);
-  if (trace != nullptr) PyException_SetTraceback(value, trace);
-  const Ref kind(type), exception(value), traceback(trace);
+  const Ref exception(take_exception());
+  PyObject* const value = exception.get();
+  PyObject* const type = reinterpret_cast<PyObject*>(Py_TYPE(value));
   CallFrame* const frame = CallFrame::current();
   if (PyErr_GivenExceptionMatches(type, PyExc_Exception) == 0) {
     // KeyboardInterrupt and SystemExit belong to the program.
@@ -80,19 +57,16 @@ int32_t translate(yard_call_t* call) {
     }
     return fail(call->error, call->error_size, YARD_CALLER, "it was interrupted");
   }
-  const Ref text(PyObject_Str(value));
-  if (!text) PyErr_Clear();
-  const char* const what = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
-  const char* const name = reinterpret_cast<PyTypeObject*>(type)->tp_name;
-  const std::string message = std::string(name) + ": " + (what != nullptr ? what : "");
-  if (what == nullptr) PyErr_Clear();
+  const std::string message = exception_text(value);
+  const char* const name = Py_TYPE(value)->tp_name;
   const char* const dot = std::strrchr(name, '.');
   const std::string_view short_name = dot != nullptr ? dot + 1 : name;
   const Ref errors(PyImport_ImportModule("yard._errors"));
   const Ref declined(errors ? PyObject_GetAttrString(errors.get(), "Declined") : nullptr);
   if (!declined) PyErr_Clear();
   if (declined && PyErr_GivenExceptionMatches(type, declined.get()) != 0)
-    return fail(call->error, call->error_size, YARD_DECLINED, what != nullptr ? what : "");
+    return fail(call->error, call->error_size, YARD_DECLINED,
+                message.substr(message.find(": ") + 2).c_str());
   if (frame != nullptr) Py_XDECREF(std::exchange(frame->failure, Py_NewRef(value)));
   const bool memory =
       PyErr_GivenExceptionMatches(type, PyExc_MemoryError) != 0 || short_name == "OutOfMemoryError";
@@ -289,9 +263,9 @@ std::shared_ptr<PythonKernel> read_kernel(const nb::dict& fields) {
   k->op = text_of(fields, "op"), k->id = text_of(fields, "id"),
   k->vendor = text_of(fields, "vendor");
   k->backend = text_of(fields, "backend"), k->summary = text_of(fields, "summary");
-  k->function = Ref::borrow(nb::object(fields["function"]).ptr());
-  k->tensor_info = Ref::borrow(nb::object(fields["tensor_info"]).ptr());
-  if (!fields["verify"].is_none()) k->verify = Ref::borrow(nb::object(fields["verify"]).ptr());
+  k->function.set(nb::object(fields["function"]).ptr());
+  k->tensor_info.set(nb::object(fields["tensor_info"]).ptr());
+  if (!fields["verify"].is_none()) k->verify.set(nb::object(fields["verify"]).ptr());
   k->torch = text_of(fields, "tensors") == "torch";
   k->reasons = nb::cast<std::vector<std::string>>(fields["reasons"]);
   for (const std::string& r : k->reasons) k->reason_texts.push_back(r.c_str());
@@ -382,6 +356,24 @@ void unregister(const std::string& op, const std::string& id) {
 }
 
 }  // namespace
+
+PyObject* take_exception() {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  if (trace != nullptr) PyException_SetTraceback(value, trace);
+  Py_XDECREF(type);
+  Py_XDECREF(trace);
+  return value;
+}
+
+std::string exception_text(PyObject* exception) {
+  const Ref text(PyObject_Str(exception));
+  const char* const what = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  std::string to = std::string(Py_TYPE(exception)->tp_name) + ": " + (what != nullptr ? what : "");
+  if (what == nullptr) PyErr_Clear();
+  return to;
+}
 
 void add_kernel_functions(PyObject* module) {
   nb::module_ m = nb::borrow<nb::module_>(module);

@@ -18,7 +18,7 @@ def test_example(path):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", ["yard", "yard._calls", "yard._kernels", "yard._reports"])
+@pytest.mark.parametrize("name", ["yard", "yard._calls", "yard._functions", "yard._kernels", "yard._reports"])
 def test_docstrings(name):
     __import__(name)
     assert doctest.testmod(sys.modules[name]).failed == 0

@@ -94,7 +94,7 @@ class Explanation(dict):
 def explain(op, *args, **kwargs):
     """Tells which kernel a call would run, and why the others would not. Runs nothing.
 
-    Takes an op and its arguments, or the text of a call:
+    Takes an op or a dispatched function and its arguments, or the text of a call:
 
     >>> import yard
     >>> yard.explain("softmax(f32[8,4096])")["selected"]
@@ -104,6 +104,9 @@ def explain(op, *args, **kwargs):
         if not args and not kwargs:
             return Explanation(_yard.explain(op))
         op = ops[op]
+    if isinstance(op, _yard.Function):
+        from ._functions import FunctionExplanation
+        return FunctionExplanation(*op._explain(*args, **kwargs))
     return Explanation(op._explain(*args, **kwargs))
 
 

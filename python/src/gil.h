@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The interpreter's lock, and Python objects that the runtime keeps.
+#pragma once
+
+#include <Python.h>
+
+#include <atomic>
+#include <string>
+
+#include "ref.h"
+
+namespace yard::python {
+
+inline std::atomic<bool> g_ended{false};  // Python code must not run any more
+
+class Gil {
+ public:
+  Gil() noexcept : state_(PyGILState_Ensure()) {}
+  ~Gil() { PyGILState_Release(state_); }
+  Gil(const Gil&) = delete;
+  Gil& operator=(const Gil&) = delete;
+
+ private:
+  const PyGILState_STATE state_;
+};
+
+// A reference that any thread may release, also without the lock.
+class Kept {
+ public:
+  Kept() noexcept = default;
+  explicit Kept(PyObject* borrowed) noexcept : ref_(Ref::borrow(borrowed)) {}
+  ~Kept() {
+    if (!ref_) return;
+    if (g_ended.load()) {
+      (void)ref_.release();  // objects cannot be released any more
+    } else {
+      const Gil gil;
+      ref_ = Ref();
+    }
+  }
+  Kept(const Kept&) = delete;
+  Kept& operator=(const Kept&) = delete;
+  void set(PyObject* borrowed) noexcept { ref_ = Ref::borrow(borrowed); }
+  PyObject* get() const noexcept { return ref_.get(); }
+  explicit operator bool() const noexcept { return static_cast<bool>(ref_); }
+
+ private:
+  Ref ref_;
+};
+
+// Takes the Python error as an exception object with its traceback.
+PyObject* take_exception();
+// Returns "ValueError: text". Needs the lock.
+std::string exception_text(PyObject* exception);
+
+}  // namespace yard::python
