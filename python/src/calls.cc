@@ -3,9 +3,11 @@
 
 #include <structmember.h>
 
+#include <cstring>
 #include <string>
 #include <vector>
 
+#include "gil.h"
 #include "policy.h"
 #include "reading.h"
 
@@ -20,14 +22,32 @@ CallFrame::~CallFrame() {
   Py_XDECREF(interrupt);
 }
 
-PyObject* CallFrame::object_of(const yard_tensor_t& t) noexcept {
-  // `origin` may be from anybody, so it is only compared.
+namespace {
+
+bool is_same(const yard_tensor_t& a, const yard_tensor_t& b) noexcept {
+  if (a.data != b.data || a.byte_offset != b.byte_offset || a.ndim != b.ndim ||
+      std::memcmp(&a.dtype, &b.dtype, sizeof a.dtype) != 0 ||
+      std::memcmp(&a.device, &b.device, sizeof a.device) != 0)
+    return false;
+  int64_t compact = 1;
+  for (int i = a.ndim; i-- > 0; compact *= a.shape[i]) {
+    const int64_t first = a.strides != nullptr ? a.strides[i] : compact;
+    const int64_t second = b.strides != nullptr ? b.strides[i] : compact;
+    if (a.shape[i] != b.shape[i] || (first != second && a.shape[i] > 1)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+CallFrame::Found CallFrame::object_of(const yard_tensor_t& t) noexcept {
+  // `origin` may be from anybody, so it is only compared. A kernel may pass on a part of a tensor.
   for (const CallFrame* f = t_frame; f != nullptr; f = f->outer_)
     for (size_t i = 0; i < f->count_; ++i) {
       const auto& arg = reinterpret_cast<const TensorArg&>(f->storage_[i]);
-      if (t.origin == &arg) return arg.t.data == t.data ? arg.object : nullptr;
+      if (t.origin == &arg) return {arg.object, is_same(arg.t, t)};
     }
-  return nullptr;
+  return {};
 }
 
 namespace {
@@ -47,6 +67,8 @@ PyObject* guarded(const F& f) {
     return f();
   } catch (const std::bad_alloc&) {
     return PyErr_NoMemory();
+  } catch (const std::exception& e) {
+    return PyErr_Format(PyExc_RuntimeError, "%s", e.what());
   }
 }
 
@@ -57,13 +79,12 @@ PyObject* call(OpParts& op, PyObject* const* args, size_t flags, PyObject* names
     return nullptr;
   const ActiveScope scope;
   if (scope.failed()) return nullptr;
-  PyThreadState* const thread = PyEval_SaveThread();
   Status status = [&] {
+    const Released others;
     std::optional<ScopedPolicy> inside;
     if (scope.get() != nullptr) inside.emplace(*scope.get());
     return Runtime::shared().call(op.name, reading.args());
   }();
-  PyEval_RestoreThread(thread);
   CallFrame& frame = reading.frame();
   if (frame.interrupt != nullptr) {
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(frame.interrupt)), frame.interrupt);
@@ -79,13 +100,12 @@ PyObject* explain(OpParts& op, PyObject* const* args, Py_ssize_t count, PyObject
     return nullptr;
   const ActiveScope scope;
   if (scope.failed()) return nullptr;
-  PyThreadState* const thread = PyEval_SaveThread();
   auto found = [&] {
+    const Released others;
     std::optional<ScopedPolicy> inside;
     if (scope.get() != nullptr) inside.emplace(*scope.get());
     return Runtime::shared().explain(op.name, reading.args());
   }();
-  PyEval_RestoreThread(thread);
   if (!found.ok()) return raise_status(found.status(), op.name.c_str()), nullptr;
   return Py_BuildValue("(ss)", found->to_json().c_str(), found->to_text().c_str());
 }

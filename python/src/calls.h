@@ -28,8 +28,12 @@ class CallFrame {
   size_t count() const noexcept { return count_; }
   static constexpr size_t kMost = 64;
 
-  // Returns the caller's object for a tensor that the runtime has passed on, or null.
-  static PyObject* object_of(const yard_tensor_t& t) noexcept;
+  // Finds the caller's object whose memory a tensor has that the runtime has passed on.
+  struct Found {
+    PyObject* object = nullptr;
+    bool same = false;  // the tensor is the whole object, and not a part
+  };
+  static Found object_of(const yard_tensor_t& t) noexcept;
   static CallFrame* current() noexcept { return t_frame; }
 
   PyObject* failure = nullptr;    // the last exception of a kernel, owned

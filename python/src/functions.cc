@@ -66,7 +66,13 @@ struct Verifier {
     if (g_ended.load()) return Reject(YARD_REASON_REFUSED);
     const Gil gil;
     const Ref answer(PyObject_Call(function->get(), call.args, call.kwargs));
-    if (!answer) throw Raised(exception_text(Ref(take_exception()).get()));
+    if (!answer) {
+      Ref raised(take_exception());
+      const std::string text = exception_text(raised.get());
+      call.interrupted = PyErr_GivenExceptionMatches(raised.get(), PyExc_Exception) == 0;
+      if (call.interrupted) call.failure = std::move(raised);
+      throw Raised(text);
+    }
     const bool pair = PyTuple_Check(answer.get()) && PyTuple_GET_SIZE(answer.get()) == 2;
     PyObject* const said = pair ? PyTuple_GET_ITEM(answer.get(), 0) : answer.get();
     PyObject* const why = pair ? PyTuple_GET_ITEM(answer.get(), 1) : answer.get();
@@ -82,7 +88,8 @@ struct Verifier {
 struct Function {
   PyObject ob_base;
   detail::FunctionSite* site;
-  PyObject* original;
+  PyObject *original, *names, *keywords;
+  Py_ssize_t required;
 };
 Function* function(PyObject* o) { return reinterpret_cast<Function*>(o); }
 
@@ -90,11 +97,41 @@ PyObject* run_original(void* context, const PythonCall& call) {
   return run(static_cast<Function*>(context)->original, call);
 }
 
+// Whether the arguments fit the parameters: `names`, of which the first are required, and the names
+// in `keywords`, with True for required ones. Functions with *args or **kwargs have no `names`.
+bool fits(const Function& f, PyObject* args, PyObject* kwargs) {
+  if (f.names == Py_None) return true;
+  const Py_ssize_t given = PyTuple_GET_SIZE(args), most = PyTuple_GET_SIZE(f.names);
+  if (given > most) return false;
+  Py_ssize_t used = 0;
+  for (Py_ssize_t i = 0; i < most; ++i) {
+    const bool named =
+        kwargs != nullptr && PyDict_Contains(kwargs, PyTuple_GET_ITEM(f.names, i)) == 1;
+    if (named ? i < given : i >= given && i < f.required) return false;
+    used += named;
+  }
+  PyObject *name, *required;
+  for (Py_ssize_t at = 0; PyDict_Next(f.keywords, &at, &name, &required);) {
+    const bool named = kwargs != nullptr && PyDict_Contains(kwargs, name) == 1;
+    if (!named && required == Py_True) return false;
+    used += named;
+  }
+  return used == (kwargs != nullptr ? PyDict_GET_SIZE(kwargs) : 0);
+}
+
+// Function(group, name, original, repeatable, names or None, required, keywords)
 int function_init(PyObject* self, PyObject* args, PyObject*) {
   const char *group, *name;
-  PyObject* original;
+  PyObject *original, *names, *keywords;
   int repeatable;
-  if (!PyArg_ParseTuple(args, "ssOp", &group, &name, &original, &repeatable)) return -1;
+  Py_ssize_t required;
+  if (!PyArg_ParseTuple(args, "ssOpOnO!", &group, &name, &original, &repeatable, &names, &required,
+                        &PyDict_Type, &keywords))
+    return -1;
+  if (names != Py_None && !PyTuple_Check(names)) {
+    PyErr_SetString(PyExc_TypeError, "names: expected a tuple or None");
+    return -1;
+  }
   Function* const f = function(self);
   if (f->site != nullptr) {
     PyErr_SetString(PyExc_RuntimeError, "a function does not change");
@@ -102,13 +139,16 @@ int function_init(PyObject* self, PyObject* args, PyObject*) {
   }
   f->site = detail::declare_function(group, name, kSignature, Selection::kEnabled, repeatable != 0,
                                      nullptr);
-  f->original = Py_NewRef(original);
+  f->original = Py_NewRef(original), f->names = Py_NewRef(names);
+  f->keywords = Py_NewRef(keywords), f->required = required;
   return 0;
 }
 
 void function_dealloc(PyObject* self) {
   if (function(self)->site != nullptr) detail::undeclare_function(function(self)->site);
   Py_XDECREF(function(self)->original);
+  Py_XDECREF(function(self)->names);
+  Py_XDECREF(function(self)->keywords);
   PyTypeObject* const type = Py_TYPE(self);
   type->tp_free(self);
   Py_DECREF(type);
@@ -119,13 +159,14 @@ PyObject* function_call(PyObject* self, PyObject* args, PyObject* kwargs) {
   if (f->site == nullptr) return PyErr_Format(PyExc_RuntimeError, "the function was not made");
   const ActiveScope scope;
   if (scope.failed()) return nullptr;
-  if (scope.get() == nullptr && detail::is_quiet(*f->site))
+  // A call that does not fit is the caller's mistake, and no backend has failed.
+  if ((scope.get() == nullptr && detail::is_quiet(*f->site)) || !fits(*f, args, kwargs))
     return PyObject_Call(f->original, args, kwargs);
   PythonCall call{args, kwargs, {}};
   PyObject* result = nullptr;
   std::string problem;
-  PyThreadState* const thread = PyEval_SaveThread();
   try {
+    const Released others;
     std::optional<ScopedPolicy> inside;
     if (scope.get() != nullptr) inside.emplace(*scope.get());
     const detail::FunctionDefault<PyObject*, const PythonCall&> original{&run_original, f};
@@ -133,8 +174,8 @@ PyObject* function_call(PyObject* self, PyObject* args, PyObject* kwargs) {
   } catch (const std::exception& e) {
     problem = e.what();
   }
-  PyEval_RestoreThread(thread);
-  if (result != nullptr) return result;
+  if (result != nullptr && !call.interrupted) return result;
+  Py_XDECREF(result);
   if (call.failure)
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(call.failure.get())), call.failure.get());
   else
@@ -151,8 +192,8 @@ PyObject* function_explain(PyObject* self, PyObject* args, PyObject* kwargs) {
   const PythonCall call{args, kwargs, {}};
   FunctionExplanation found;
   std::string problem;
-  PyThreadState* const thread = PyEval_SaveThread();
   try {
+    const Released others;
     std::optional<ScopedPolicy> inside;
     if (scope.get() != nullptr) inside.emplace(*scope.get());
     found = detail::explain_function(
@@ -160,7 +201,6 @@ PyObject* function_explain(PyObject* self, PyObject* args, PyObject* kwargs) {
   } catch (const std::exception& e) {
     problem = e.what();
   }
-  PyEval_RestoreThread(thread);
   if (!problem.empty()) return PyErr_Format(PyExc_RuntimeError, "%s", problem.c_str());
   const Ref rows(PyList_New(0));
   for (const FunctionCandidate& c : found.candidates) {
@@ -211,7 +251,7 @@ int32_t refuse(void*, const yard_host_t*, yard_device_t, yard_verdict_t* why) {
 void apply(Changes changes, const std::string& subject) {
   Status status;
   {
-    const nb::gil_scoped_release release;
+    const Released others;
     status = Runtime::shared().apply(std::move(changes)).status();
   }
   if (status.ok()) return;
@@ -254,7 +294,7 @@ void remove_backend(const std::string& name) {
 
 nb::list list_functions() {
   const auto all = [] {
-    const nb::gil_scoped_release release;
+    const Released others;
     return Runtime::shared().functions().list();
   }();
   nb::list to;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <Python.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <string>
@@ -13,15 +14,41 @@ namespace yard::python {
 
 inline std::atomic<bool> g_ended{false};  // Python code must not run any more
 
+// While the interpreter ends, Python ends every other thread that asks for the lock, by unwinding
+// its stack. Such threads must not run destructors of Python objects, so they wait for the end.
+template <class F>
+auto or_hang(const F& take) noexcept {
+  try {
+    return take();
+  } catch (...) {
+    for (;;) ::pause();
+  }
+}
+
 class Gil {
  public:
-  Gil() noexcept : state_(PyGILState_Ensure()) {}
+  Gil() noexcept : state_(or_hang([] { return PyGILState_Ensure(); })) {}
   ~Gil() { PyGILState_Release(state_); }
   Gil(const Gil&) = delete;
   Gil& operator=(const Gil&) = delete;
 
  private:
   const PyGILState_STATE state_;
+};
+
+// Other threads may run Python code while this object exists. What the runtime calls may be Python
+// code, too.
+class Released {
+ public:
+  Released() noexcept : thread_(PyEval_SaveThread()) {}
+  ~Released() {
+    or_hang([this] { PyEval_RestoreThread(thread_); });
+  }
+  Released(const Released&) = delete;
+  Released& operator=(const Released&) = delete;
+
+ private:
+  PyThreadState* const thread_;
 };
 
 // A reference that any thread may release, also without the lock.

@@ -24,6 +24,7 @@ namespace {
 struct KernelParam {
   std::string name;
   std::vector<std::string> words;  // of an enum
+  bool written = false;
 };
 
 // A kernel's functions, and the texts that its descriptor borrows.
@@ -40,6 +41,15 @@ struct PythonKernel {
 int32_t fail(char* error, size_t size, int32_t code, const char* text) {
   if (error != nullptr && size > 0) std::snprintf(error, size, "%s", text);
   return code;
+}
+
+// The locals of these frames may be tensors over memory of a C++ program.
+void clear_frames(PyObject* exception) {
+  const Ref trace(PyException_GetTraceback(exception));
+  const Ref module(trace ? PyImport_ImportModule("traceback") : nullptr);
+  const Ref done(module ? PyObject_CallMethod(module.get(), "clear_frames", "O", trace.get())
+                        : nullptr);
+  PyErr_Clear();
 }
 
 // Translates the Python error of a kernel, and keeps the exception for the caller.
@@ -67,7 +77,10 @@ int32_t translate(yard_call_t* call) {
   if (declined && PyErr_GivenExceptionMatches(type, declined.get()) != 0)
     return fail(call->error, call->error_size, YARD_DECLINED,
                 message.substr(message.find(": ") + 2).c_str());
-  if (frame != nullptr) Py_XDECREF(std::exchange(frame->failure, Py_NewRef(value)));
+  if (frame != nullptr)
+    Py_XDECREF(std::exchange(frame->failure, Py_NewRef(value)));
+  else
+    clear_frames(value);
   const bool memory =
       PyErr_GivenExceptionMatches(type, PyExc_MemoryError) != 0 || short_name == "OutOfMemoryError";
   return fail(call->error, call->error_size, memory ? YARD_TRANSIENT : YARD_FAULT, message.c_str());
@@ -88,16 +101,21 @@ class Arguments {
   PyObject* call() {
     return PyObject_Vectorcall(kernel_.function.get(), objects_, count_, nullptr);
   }
-  bool has(PyObject* object) const {
+  bool has_output(PyObject* object) const {
     for (size_t i = 0; i < count_; ++i)
-      if (objects_[i] == object) return true;
+      if (objects_[i] == object && kernel_.params[i].written) return true;
     return false;
   }
-  // Returns the argument whose borrowed memory somebody still refers to, or "".
+  // Returns the argument whose memory nobody keeps alive and somebody still refers to, or "".
   std::string kept() {
     for (size_t i = 0; i < count_; ++i) owned_[i] = Ref();
-    for (const auto& [tensor, name] : lent_)
-      if (Py_REFCNT(tensor.get()) > 1) return name;
+    for (const bool collected : {false, true})
+      for (size_t i = 0; i < lent_.size() && !lent_.empty(); ++i) {
+        if (Py_REFCNT(lent_[i].first.get()) == 1) continue;
+        if (collected) return lent_[i].second;
+        PyGC_Collect();  // locals of the kernel may be parts of a cycle
+        break;
+      }
     return "";
   }
 
@@ -125,16 +143,18 @@ class Arguments {
     }
   }
   PyObject* tensor(const yard_tensor_t& t, const KernelParam& p) {
-    if (PyObject* const own = CallFrame::object_of(t); own != nullptr) {
-      const Framework f = class_of(own).framework;
-      if (f == (kernel_.torch ? Framework::kTorch : Framework::kNumpy)) return Py_NewRef(own);
+    const CallFrame::Found own = CallFrame::object_of(t);
+    if (own.object != nullptr && own.same) {
+      const Framework f = class_of(own.object).framework;
+      if (f == (kernel_.torch ? Framework::kTorch : Framework::kNumpy))
+        return Py_NewRef(own.object);
     }
-    Ref lent(lend_tensor(t));
+    Ref lent(lend_tensor(t, own.object, !p.written));
     if (!lent) return nullptr;
-    // Without a dtype of the library it gets the yard.Tensor itself.
+    // DLPack and buffers cannot have these dtypes, so the kernel gets the yard.Tensor.
     PyObject* const to =
         yard_is_blocks(t.dtype) ? Py_NewRef(lent.get()) : to_library(lent.get(), kernel_.torch);
-    if (to != nullptr) lent_.emplace_back(std::move(lent), p.name);
+    if (to != nullptr && own.object == nullptr) lent_.emplace_back(std::move(lent), p.name);
     return to;
   }
 
@@ -149,23 +169,29 @@ int32_t run(yard_call_t* call, const yard_value_t* args, uint32_t count) {
   const auto& kernel = *static_cast<const PythonKernel*>(call->self);
   if (g_ended.load(std::memory_order_acquire))
     return fail(call->error, call->error_size, YARD_DECLINED, "the interpreter has ended");
+  if (count != kernel.params.size())
+    return fail(call->error, call->error_size, YARD_DECLINED, "the op has other parameters now");
   const Gil gil;
   Arguments arguments(kernel);
-  for (uint32_t i = 0; i < count; ++i)
-    if (!arguments.add(args[i], kernel.params[i])) return translate(call);
+  for (uint32_t i = 0; i < count; ++i) {
+    if (arguments.add(args[i], kernel.params[i])) continue;
+    const std::string why = "argument '" + kernel.params[i].name + "': ";
+    return fail(call->error, call->error_size, YARD_DECLINED,
+                (why + exception_text(Ref(take_exception()).get())).c_str());
+  }
   Ref result(arguments.call());
   int32_t code = YARD_OK;
   if (!result)
     code = translate(call);
-  else if (result.get() != Py_None && !arguments.has(result.get()))
+  else if (result.get() != Py_None && !arguments.has_output(result.get()))
     code = fail(call->error, call->error_size, YARD_FAULT,
                 "it returned a value; a kernel writes to its outputs and returns None");
   result = Ref();
-  if (const std::string kept = arguments.kept(); !kept.empty() && code == YARD_OK)
-    return fail(
-        call->error, call->error_size, YARD_FAULT,
-        ("it keeps a reference to argument '" + kept + "', whose memory belongs to the caller")
-            .c_str());
+  if (const std::string kept = arguments.kept(); !kept.empty())
+    return fail(call->error, call->error_size, YARD_FAULT,
+                ("it keeps a reference to argument '" + kept +
+                 "', whose memory is valid only until it returns")
+                    .c_str());
   return code;
 }
 
@@ -241,9 +267,16 @@ int32_t verify(const yard_query_t* query, yard_verdict_t* verdict) {
   if (g_ended.load(std::memory_order_acquire))
     return verdict->reason = YARD_REASON_REFUSED, YARD_OK;
   const Gil gil;
-  if (ask(*static_cast<const PythonKernel*>(query->self), *query, *verdict) == 0) return YARD_OK;
+  const auto& kernel = *static_cast<const PythonKernel*>(query->self);
+  if (query->count != kernel.params.size()) return verdict->reason = YARD_REASON_REFUSED, YARD_OK;
+  if (ask(kernel, *query, *verdict) == 0) return YARD_OK;
+  if (CallFrame* const frame = CallFrame::current();
+      frame != nullptr && PyErr_ExceptionMatches(PyExc_Exception) == 0) {
+    Py_XDECREF(std::exchange(frame->interrupt, take_exception()));
+    return YARD_FAULT;
+  }
   // The program sees the error through sys.unraisablehook; dispatch sees a broken verifier.
-  PyErr_WriteUnraisable(static_cast<const PythonKernel*>(query->self)->verify.get());
+  PyErr_WriteUnraisable(kernel.verify.get());
   return YARD_FAULT;
 }
 
@@ -270,7 +303,8 @@ std::shared_ptr<PythonKernel> read_kernel(const nb::dict& fields) {
   k->reasons = nb::cast<std::vector<std::string>>(fields["reasons"]);
   for (const std::string& r : k->reasons) k->reason_texts.push_back(r.c_str());
   for (const nb::handle p : fields["params"])
-    k->params.push_back({nb::cast<std::string>(p[0]), nb::cast<std::vector<std::string>>(p[1])});
+    k->params.push_back({nb::cast<std::string>(p[0]), nb::cast<std::vector<std::string>>(p[1]),
+                         nb::cast<bool>(p[2])});
   const auto dtypes = nb::cast<nb::dict>(fields["dtypes"]);
   k->limit_fields.reserve(dtypes.size());
   for (const auto& [argument, words] : dtypes) {
@@ -308,13 +342,13 @@ void add_to(Changes& changes, const std::shared_ptr<PythonKernel>& k, const nb::
     plugin::Backend b(k->backend.c_str());
     if (!k->vendor.empty()) b.vendor(k->vendor.c_str());
     b.summary("Kernels in Python");
-    changes.add_backend(b, k);
+    changes.add_backend(b);
   }
   changes.add_kernel(d, k);
 }
 
 Status apply(Changes changes) {
-  const nb::gil_scoped_release release;
+  const Released others;
   return Runtime::shared().apply(std::move(changes)).status();
 }
 
@@ -346,13 +380,20 @@ void unregister(const std::string& op, const std::string& id) {
   else
     changes.remove_kernel(op, id);
   Result<Ticket> ticket = [&] {
-    const nb::gil_scoped_release release;
+    const Released others;
     return Runtime::shared().apply(std::move(changes));
   }();
   check(ticket.status(), op);
-  // Inside a kernel this is an error, and the functions are released later.
-  const nb::gil_scoped_release release;
-  ticket->wait(std::chrono::seconds(5)).ignore();
+  for (;;) {
+    Status waited;
+    {
+      const Released others;
+      waited = ticket->wait(std::chrono::milliseconds(100));
+    }
+    // Inside a kernel it cannot wait, and the functions are released later.
+    if (ticket->done() || waited.code() == Code::kWouldDeadlock) return;
+    if (PyErr_CheckSignals() != 0) nb::raise_python_error();
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "calls.h"
 #include "functions.h"
+#include "gil.h"
 #include "kernels.h"
 #include "policy.h"
 
@@ -39,7 +40,7 @@ nb::dict kernel_dict(const KernelInfo& k) {
 // Runs without the GIL, because what the runtime calls may be Python code.
 template <class F>
 auto released(const F& f) {
-  const nb::gil_scoped_release release;
+  const Released others;
   return f();
 }
 
@@ -77,14 +78,17 @@ nb::list verify_kernels(const std::string& op, const std::string& kernel, const 
                         size_t cases) {
   VerifyOptions o;
   o.op = op, o.kernel = kernel, o.calls = calls, o.cases = cases;
-  bool interrupted = false;
+  CallFrame frame;  // keeps a KeyboardInterrupt of a kernel
   o.progress = [&](const VerifyOptions::Progress&) {
-    const nb::gil_scoped_acquire gil;
-    interrupted = PyErr_CheckSignals() != 0;
-    return !interrupted;
+    const Gil gil;
+    if (frame.interrupt == nullptr && PyErr_CheckSignals() != 0) frame.interrupt = take_exception();
+    return frame.interrupt == nullptr;
   };
   const auto report = released([&] { return verify(Runtime::shared(), o); });
-  if (interrupted) nb::raise_python_error();
+  if (frame.interrupt != nullptr) {
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(frame.interrupt)), frame.interrupt);
+    nb::raise_python_error();
+  }
   check(report.status(), "verify");
   nb::list to;
   for (const KernelReport& k : report->kernels) {

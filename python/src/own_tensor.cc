@@ -7,9 +7,7 @@
 #include "tensors.h"
 
 namespace yard::python {
-namespace {
 
-// Letters of buffers for dtypes that have one.
 const char* buffer_format(yard_dtype_t t) {
   if (t.lanes != 1) return nullptr;
   switch (t.code << 8 | t.bits) {
@@ -29,12 +27,15 @@ const char* buffer_format(yard_dtype_t t) {
   }
 }
 
+namespace {
+
 struct OwnTensor {
   PyObject ob_base;
   yard_tensor_t t;
   int64_t dims[2 * YARD_MAX_RANK];
   Py_ssize_t byte_strides[YARD_MAX_RANK];
   Py_buffer buffer;
+  PyObject* owner;  // of borrowed memory; may be null
   bool has_buffer, read_only;
 };
 
@@ -47,16 +48,16 @@ int64_t numel(const yard_tensor_t& t) {
 }
 
 bool read_sizes(PyObject* from, const char* what, int64_t* to, int32_t& count) {
-  const Ref list(PySequence_Fast(from, "expected a sequence of integers"));
+  const Ref list(PySequence_Tuple(from));
   if (!list) return false;
-  const Py_ssize_t n = PySequence_Fast_GET_SIZE(list.get());
+  const Py_ssize_t n = PyTuple_GET_SIZE(list.get());
   if (n > YARD_MAX_RANK) {
     PyErr_Format(PyExc_ValueError, "%s has %zd dimensions; expected at most %d", what, n,
                  YARD_MAX_RANK);
     return false;
   }
   for (Py_ssize_t i = 0; i < n; ++i) {
-    to[i] = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(list.get(), i));
+    to[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(list.get(), i));
     if (to[i] == -1 && PyErr_Occurred()) return false;
   }
   count = static_cast<int32_t>(n);
@@ -128,6 +129,7 @@ PyObject* own_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
 
 void own_dealloc(PyObject* o) {
   if (own(o)->has_buffer) PyBuffer_Release(&own(o)->buffer);
+  Py_XDECREF(own(o)->owner);
   PyTypeObject* const type = Py_TYPE(o);
   type->tp_free(o);
   Py_DECREF(type);
@@ -153,6 +155,14 @@ int own_getbuffer(PyObject* o, Py_buffer* to, int flags) {
   to->readonly = self->read_only, to->ndim = self->t.ndim;
   to->format = (flags & PyBUF_FORMAT) != 0 ? const_cast<char*>(format) : nullptr;
   to->shape = self->dims, to->strides = self->byte_strides;
+  const auto needs = [&](int flag, char order) {
+    return (flags & flag) == flag && !PyBuffer_IsContiguous(to, order);
+  };
+  if (needs(PyBUF_C_CONTIGUOUS, 'C') || needs(PyBUF_F_CONTIGUOUS, 'F') ||
+      needs(PyBUF_ANY_CONTIGUOUS, 'A')) {
+    PyErr_SetString(PyExc_BufferError, "the tensor has gaps or another order");
+    return -1;
+  }
   if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES) {
     if (!PyBuffer_IsContiguous(to, 'C')) {
       to->obj = nullptr;
@@ -175,6 +185,10 @@ PyObject* own_dlpack(PyObject* o, PyObject*, PyObject*) {
   if (yard_is_blocks(own(o)->t.dtype)) {
     PyErr_Format(PyExc_BufferError, "DLPack cannot have the dtype %s",
                  to_string(from_dlpack(own(o)->t.dtype)));
+    return nullptr;
+  }
+  if (own(o)->has_buffer && own(o)->read_only) {
+    PyErr_SetString(PyExc_BufferError, "the tensor is read-only, which a capsule cannot say");
     return nullptr;
   }
   auto* const kept = new Kept{};
@@ -264,10 +278,11 @@ bool read_own(PyObject* object, bool writes, yard_tensor_t& to) {
   return true;
 }
 
-PyObject* lend_tensor(const yard_tensor_t& t) {
+PyObject* lend_tensor(const yard_tensor_t& t, PyObject* owner, bool read_only) {
   Ref made(g_own_type->tp_alloc(g_own_type, 0));
   if (!made) return nullptr;
   OwnTensor* const self = own(made.get());
+  self->owner = Py_XNewRef(owner), self->read_only = read_only;
   self->t = t;
   self->t.data = static_cast<char*>(t.data) + t.byte_offset, self->t.byte_offset = 0;
   self->t.facts = 0, self->t.origin = nullptr;

@@ -27,7 +27,7 @@ struct Node {  // does not change
 struct Entry {  // a policy, which is entered and left
   PyObject ob_base;
   Scope* scope;
-  PyObject* last;  // the Node made last, which serves again inside the same policies
+  PyObject* outermost;  // the Node of entering it outside of other policies, or null
 };
 
 Node* node(PyObject* o) { return reinterpret_cast<Node*>(o); }
@@ -101,32 +101,43 @@ bool set(PyObject* value) {
   return token != nullptr;
 }
 
+// Gets the context's Node or None. Other values can only come from code that looked for trouble.
+bool find_node(PyObject*& to) {
+  if (PyContextVar_Get(g_variable, nullptr, &to) != 0) return false;
+  if (to == Py_None || (Py_TYPE(to) == g_node_type && node(to)->scope != nullptr)) return true;
+  Py_CLEAR(to);
+  PyErr_SetString(PyExc_TypeError, "the context variable yard.policy has another value");
+  return false;
+}
+
+PyObject* make_node(const void* entered_by, PyObject* outer, const Scope& scope) {
+  PyObject* const made = g_node_type->tp_alloc(g_node_type, 0);
+  if (made == nullptr) return nullptr;
+  node(made)->scope = new Scope(scope);
+  node(made)->outer = Py_NewRef(outer), node(made)->entered_by = entered_by;
+  return made;
+}
+
 PyObject* enter(PyObject* self, PyObject*) {
   Entry* const e = entry(self);
   if (e->scope == nullptr) return PyErr_Format(PyExc_RuntimeError, "the policy was not made");
   PyObject* now = nullptr;
-  if (PyContextVar_Get(g_variable, nullptr, &now) != 0) return nullptr;
+  if (!find_node(now)) return nullptr;
   const Ref outer(now);
-  if (e->last == nullptr || node(e->last)->outer != outer.get()) {
-    Ref made(g_node_type->tp_alloc(g_node_type, 0));
-    if (!made) return nullptr;
-    Node* const n = node(made.get());
-    n->outer = Py_NewRef(outer.get()), n->entered_by = self;
-    if (outer.get() == Py_None) {
-      n->scope = new Scope(*e->scope);
-    } else {
-      const ScopedPolicy outside(*node(outer.get())->scope);
-      const ScopedPolicy inside(*e->scope);
-      n->scope = new Scope(current_scope());
-    }
-    Py_XDECREF(std::exchange(e->last, made.release()));
+  if (outer.get() == Py_None) {
+    if (e->outermost == nullptr) e->outermost = make_node(self, outer.get(), *e->scope);
+    if (e->outermost == nullptr || !set(e->outermost)) return nullptr;
+    return Py_NewRef(self);
   }
-  return set(e->last) ? Py_NewRef(self) : nullptr;
+  const ScopedPolicy outside(*node(outer.get())->scope);
+  const ScopedPolicy inside(*e->scope);
+  const Ref made(make_node(self, outer.get(), current_scope()));
+  return made && set(made.get()) ? Py_NewRef(self) : nullptr;
 }
 
 PyObject* leave(PyObject* self, PyObject* const*, Py_ssize_t) {
   PyObject* now = nullptr;
-  if (PyContextVar_Get(g_variable, nullptr, &now) != 0) return nullptr;
+  if (!find_node(now)) return nullptr;
   const Ref inner(now);
   if (now == Py_None || node(now)->entered_by != self)
     return PyErr_Format(PyExc_RuntimeError, "leave policies in the reverse order of entering them");
@@ -134,21 +145,23 @@ PyObject* leave(PyObject* self, PyObject* const*, Py_ssize_t) {
   Py_RETURN_NONE;
 }
 
-PyObject* text(PyObject* self, PyObject*) {
-  if (entry(self)->scope == nullptr) return PyUnicode_FromString("");
-  return unicode(to_string(entry(self)->scope->policy()));
-}
-
 void node_dealloc(PyObject* o) {
   delete node(o)->scope;
-  Py_XDECREF(node(o)->outer);
+  PyObject* outer = node(o)->outer;
   PyTypeObject* const type = Py_TYPE(o);
   type->tp_free(o);
   Py_DECREF(type);
+  // Not recursive, because nodes may be nested deeply.
+  while (outer != nullptr && Py_TYPE(outer) == g_node_type && Py_REFCNT(outer) == 1) {
+    PyObject* const next = std::exchange(node(outer)->outer, nullptr);
+    Py_DECREF(outer);
+    outer = next;
+  }
+  Py_XDECREF(outer);
 }
 void entry_dealloc(PyObject* o) {
   delete entry(o)->scope;
-  Py_XDECREF(entry(o)->last);
+  Py_XDECREF(entry(o)->outermost);
   PyTypeObject* const type = Py_TYPE(o);
   type->tp_free(o);
   Py_DECREF(type);
@@ -158,7 +171,6 @@ PyMethodDef methods[] = {
     {"__enter__", &enter, METH_NOARGS, nullptr},
     {"__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(&leave)),
      METH_FASTCALL, nullptr},
-    {"_text", &text, METH_NOARGS, nullptr},
     {}};
 PyType_Slot entry_slots[] = {{Py_tp_init, reinterpret_cast<void*>(&entry_init)},
                              {Py_tp_new, reinterpret_cast<void*>(&PyType_GenericNew)},
@@ -168,13 +180,13 @@ PyType_Slot entry_slots[] = {{Py_tp_init, reinterpret_cast<void*>(&entry_init)},
 PyType_Slot node_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(&node_dealloc)}, {}};
 PyType_Spec entry_spec = {"yard._yard.Policy", sizeof(Entry), 0,
                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, entry_slots};
-PyType_Spec node_spec = {"yard._yard.Node", sizeof(Node), 0, Py_TPFLAGS_DEFAULT, node_slots};
+PyType_Spec node_spec = {"yard._yard.Node", sizeof(Node), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, node_slots};
 
 }  // namespace
 
 ActiveScope::ActiveScope() {
-  if (PyContextVar_Get(g_variable, nullptr, &node_) == 0 && node_ != Py_None)
-    scope_ = node(node_)->scope;
+  if (find_node(node_) && node_ != Py_None) scope_ = node(node_)->scope;
 }
 
 bool add_policy_type(PyObject* module) {

@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "gil.h"
+
 namespace yard::python {
 namespace {
 
@@ -13,9 +15,18 @@ void name_argument(const OpParts& op, const Param& p) {
   PyErr_NormalizeException(&type, &value, &trace);
   const Ref text(value != nullptr ? PyObject_Str(value) : nullptr);
   const bool simple = type == PyExc_TypeError || type == PyExc_ValueError ||
-                      type == PyExc_BufferError || type == PyExc_RuntimeError;
+                      type == PyExc_BufferError || type == PyExc_RuntimeError ||
+                      type == PyExc_OverflowError;
   if (simple && text) {
     PyErr_Format(type, "argument '%s' of op '%s': %U", p.text.c_str(), op.name.c_str(), text.get());
+    PyObject *new_type, *new_value, *new_trace;
+    PyErr_Fetch(&new_type, &new_value, &new_trace);
+    PyErr_NormalizeException(&new_type, &new_value, &new_trace);
+    if (trace != nullptr) {  // it comes from code of the argument's class
+      PyException_SetTraceback(value, trace);
+      PyException_SetCause(new_value, Py_NewRef(value));
+    }
+    PyErr_Restore(new_type, new_value, new_trace);
     Py_XDECREF(type);
     Py_XDECREF(value);
     Py_XDECREF(trace);
@@ -69,17 +80,20 @@ bool Reading::place_named(PyObject* name, PyObject* value) {
 // `out=` gives all outputs, as a tuple if there are several.
 bool Reading::place_outputs(PyObject* value) {
   const auto count = static_cast<Py_ssize_t>(op_.outputs.size());
-  if (count == 1) {
-    values_[op_.outputs[0]] = value;
-    return true;
-  }
+  const auto put = [&](Py_ssize_t i, PyObject* tensor) {
+    PyObject*& to = values_[op_.outputs[static_cast<size_t>(i)]];
+    if (to == nullptr) return to = tensor, true;
+    PyErr_Format(PyExc_TypeError, "op '%s' got an output twice", op_.name.c_str());
+    return false;
+  };
+  if (count == 1) return put(0, value);
   if (count == 0 || !PyTuple_Check(value) || PyTuple_GET_SIZE(value) != count) {
     PyErr_Format(PyExc_TypeError, "argument 'out' of op '%s': expected a tuple of %zd tensors",
                  op_.name.c_str(), count);
     return false;
   }
   for (Py_ssize_t i = 0; i < count; ++i)
-    values_[op_.outputs[static_cast<size_t>(i)]] = PyTuple_GET_ITEM(value, i);
+    if (!put(i, PyTuple_GET_ITEM(value, i))) return false;
   return true;
 }
 
@@ -88,7 +102,7 @@ bool Reading::read_tensor(const Param& p, PyObject* object, const yard_tensor_t*
     PyErr_Format(PyExc_ValueError, "a call takes at most %zu tensors", CallFrame::kMost);
     return false;
   }
-  const TensorClass& of = class_of(object);
+  const TensorClass of = class_of(object);
   TensorArg& arg = frame_.add();
   if (!arg.read(object, of, p.written)) return false;
   if (of.framework == Framework::kTorch) {
@@ -104,7 +118,7 @@ bool Reading::read_tensor(const Param& p, PyObject* object, const yard_tensor_t*
       }
     }
   }
-  if (like_ == nullptr && of.framework != Framework::kNone) like_ = &arg, like_class_ = &of;
+  if (like_ == nullptr && of.framework != Framework::kNone) like_ = &arg, like_class_ = of;
   arg.t.origin = &arg;  // see CallFrame::object_of()
   to = &arg.t;
   return true;
@@ -115,10 +129,13 @@ bool Reading::read_list(const Param& p, PyObject* object, Value& to) {
     PyErr_Format(PyExc_TypeError, "expected a list of tensors, got %s", Py_TYPE(object)->tp_name);
     return false;
   }
+  // A copy, because reading a tensor may run code that changes the list.
+  Ref items(PySequence_Tuple(object));
+  if (!items) return false;
   auto& list = lists_.emplace_back();
-  list.resize(static_cast<size_t>(PySequence_Fast_GET_SIZE(object)));
+  list.resize(static_cast<size_t>(PyTuple_GET_SIZE(items.get())));
   for (size_t i = 0; i < list.size(); ++i)
-    if (!read_tensor(p, PySequence_Fast_GET_ITEM(object, static_cast<Py_ssize_t>(i)), list[i]))
+    if (!read_tensor(p, PyTuple_GET_ITEM(items.get(), static_cast<Py_ssize_t>(i)), list[i]))
       return false;
   to =
       Value(yard_value_t{YARD_TAG_LIST, static_cast<uint32_t>(list.size()), {.list = list.data()}});
@@ -240,9 +257,10 @@ bool Reading::infer(std::vector<InferredOutput>& to) {
     for (const InferredOutput& o : i.outputs) to.push_back(o.copy());
     return true;
   }
-  PyThreadState* const thread = PyEval_SaveThread();
-  const auto found = Runtime::shared().infer(op_.name, std::span<const Arg>(inputs));
-  PyEval_RestoreThread(thread);
+  const auto found = [&] {
+    const Released others;
+    return Runtime::shared().infer(op_.name, std::span<const Arg>(inputs));
+  }();
   if (!found.ok()) return raise_status(found.status(), op_.name.c_str()), false;
   Inferred made{std::move(key), {}};
   for (const TensorView& v : *found) {
@@ -279,7 +297,7 @@ bool Reading::add_outputs(bool allocate) {
       set(i, Value(views_.emplace_back(nullptr, dtype, Sizes(std::span(sizes, rank)))));
       continue;
     }
-    made_[i] = Ref(make_tensor(*like_, *like_class_, dtype, shape.get()));
+    made_[i] = Ref(make_tensor(*like_, like_class_, dtype, shape.get()));
     if (!made_[i]) return false;
     values_[i] = made_[i].get();
     if (!read_one(i)) return false;

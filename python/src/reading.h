@@ -70,8 +70,9 @@ class Reading {
     Arg args_[YARD_MAX_ARGS];
   };
   const TensorArg* like_ = nullptr;  // the first tensor of a library that can make others
-  const TensorClass* like_class_ = nullptr;
+  TensorClass like_class_;
   std::vector<std::vector<const yard_tensor_t*>> lists_;
+  std::vector<Ref> items_;  // of lists
   std::vector<TensorView> views_;
   int grads_ = -1;  // whether torch computes gradients; -1 is unknown
 };

@@ -102,25 +102,38 @@ yard_dtype_t buffer_dtype(const Py_buffer& b) {
   return {};
 }
 
+// A view of torch may stand for the negative of its memory.
+bool is_plain(PyObject* torch_tensor) {
+  static PyObject* const name = PyUnicode_InternFromString("is_neg");
+  const Ref negative(PyObject_CallMethodNoArgs(torch_tensor, name));
+  if (!negative) return false;
+  if (negative.get() == Py_True)
+    PyErr_SetString(PyExc_ValueError, "it is a negative view; pass its resolve_neg()");
+  return negative.get() != Py_True;
+}
+
 }  // namespace
 
-const TensorClass& class_of(PyObject* object) {
-  static std::vector<TensorClass> known;  // under the GIL
-  static TensorClass other;
+TensorClass class_of(PyObject* object) {
+  static auto& known = *new std::vector<TensorClass>;  // under the GIL
   PyTypeObject* const type = Py_TYPE(object);
   for (const TensorClass& c : known)
     if (c.type == type) return c;
   TensorClass made = classify(type);
   // A class without tensors may become one, and programs may make any number of classes.
-  if (made.source == Source::kNone || known.size() >= 64) return other = made;
+  if (made.source == Source::kNone || known.size() >= 64) return made;
   Py_INCREF(type);  // so that its address stays its own
   known.push_back(made);
-  return known.back();
+  return made;
 }
 
-void TensorArg::take(const DlTensor& from) noexcept {
+bool TensorArg::take(const DlTensor& from) {
   std::memcpy(&t, &from, sizeof from);
   t.facts = 0, t.origin = nullptr;
+  if (t.ndim >= 0 && t.ndim <= YARD_MAX_RANK) return true;
+  PyErr_Format(PyExc_ValueError, "it has %d dimensions; expected at most %d", t.ndim,
+               YARD_MAX_RANK);
+  return false;
 }
 
 bool TensorArg::read(PyObject* from, const TensorClass& of, bool writes) {
@@ -128,13 +141,16 @@ bool TensorArg::read(PyObject* from, const TensorClass& of, bool writes) {
   switch (of.source) {
     case Source::kExchange: {
       DlTensor borrowed;
-      if (of.exchange->borrow(from, &borrowed) != 0) return false;
-      take(borrowed);
-      return true;
+      if (of.exchange->borrow(from, &borrowed) != 0) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "its class gave no tensor");
+        return false;
+      }
+      return (of.framework != Framework::kTorch || is_plain(from)) && take(borrowed);
     }
     case Source::kOwn: return read_own(from, writes, t);
     case Source::kBuffer: return read_buffer(writes);
     case Source::kTorch: {
+      if (!is_plain(from)) return false;
       // detach(), since torch refuses to export tensors that require gradients.
       static PyObject* const detach = PyUnicode_InternFromString("detach");
       const Ref plain(PyObject_CallMethodNoArgs(from, detach));
@@ -160,14 +176,12 @@ bool TensorArg::read(PyObject* from, const TensorClass& of, bool writes) {
 }
 
 bool TensorArg::read_buffer(bool writes) {
-  if (PyObject_GetBuffer(object, &buffer_, writes ? PyBUF_RECORDS : PyBUF_RECORDS_RO) != 0) {
-    if (writes && PyErr_ExceptionMatches(PyExc_Exception)) {
-      PyErr_Clear();
-      PyErr_SetString(PyExc_ValueError, "its memory is read-only, and the call writes to it");
-    }
+  if (PyObject_GetBuffer(object, &buffer_, PyBUF_RECORDS_RO) != 0) return false;
+  held_ = Held::kBuffer;
+  if (writes && buffer_.readonly) {
+    PyErr_SetString(PyExc_ValueError, "its memory is read-only, and the call writes to it");
     return false;
   }
-  held_ = Held::kBuffer;
   t = {buffer_.buf, {1, 0}, buffer_.ndim, buffer_dtype(buffer_), buffer_.shape, nullptr,
        0,           0,      nullptr};
   if (t.dtype.bits == 0) {
@@ -199,8 +213,9 @@ bool TensorArg::read_capsule(PyObject* capsule, bool writes) {
     managed_ = static_cast<DlManaged*>(PyCapsule_GetPointer(capsule, DlManaged::kName));
     held_ = Held::kManaged;
     PyCapsule_SetName(capsule, DlManaged::kUsedName);
-    take(managed_->t);
-  } else if (PyCapsule_IsValid(capsule, DlManagedVersioned::kName)) {
+    return take(managed_->t);
+  }
+  if (PyCapsule_IsValid(capsule, DlManagedVersioned::kName)) {
     versioned_ =
         static_cast<DlManagedVersioned*>(PyCapsule_GetPointer(capsule, DlManagedVersioned::kName));
     held_ = Held::kVersioned;
@@ -214,12 +229,10 @@ bool TensorArg::read_capsule(PyObject* capsule, bool writes) {
       PyErr_SetString(PyExc_ValueError, "its memory is read-only, and the call writes to it");
       return false;
     }
-    take(versioned_->t);
-  } else {
-    PyErr_SetString(PyExc_TypeError, "its __dlpack__ returned no capsule of DLPack");
-    return false;
+    return take(versioned_->t);
   }
-  return true;
+  PyErr_SetString(PyExc_TypeError, "its __dlpack__ returned no capsule of DLPack");
+  return false;
 }
 
 void TensorArg::release() noexcept {
@@ -309,7 +322,10 @@ PyObject* make_by_exchange(const TensorClass& of, const yard_tensor_t& like, DTy
     return nullptr;
   }
   void* object = nullptr;
-  if (of.exchange->to_object(made, &object) != 0) return nullptr;
+  if (of.exchange->to_object(made, &object) != 0) {
+    if (made != nullptr && made->deleter != nullptr) made->deleter(made);
+    return nullptr;
+  }
   return static_cast<PyObject*>(object);
 }
 
@@ -318,10 +334,11 @@ PyObject* make_by_exchange(const TensorClass& of, const yard_tensor_t& like, DTy
 PyObject* make_tensor(const TensorArg& like, const TensorClass& of, DType dtype, PyObject* shape) {
   if (of.framework == Framework::kExchange) return make_by_exchange(of, like.t, dtype, shape);
   const bool is_torch = of.framework == Framework::kTorch;
-  static Library& torch = *new Library("torch");  // kept beyond the interpreter's end
-  static Library& numpy = *new Library("numpy");
-  Library& library = is_torch ? torch : numpy;
-  if (!library.module) library = Library(is_torch ? "torch" : "numpy");
+  // Kept beyond the end of the interpreter. Looked up again while a thread imports the library.
+  static Library *torch = nullptr, *numpy = nullptr;
+  Library*& found = is_torch ? torch : numpy;
+  if (found == nullptr || !found->empty) found = new Library(is_torch ? "torch" : "numpy");
+  Library& library = *found;
   PyObject* const type = library.empty ? library.dtype(dtype, is_torch) : nullptr;
   if (type == nullptr) {
     PyErr_Format(PyExc_TypeError, "%s has no dtype for an output of %s: give the output",
@@ -345,12 +362,19 @@ PyObject* make_tensor(const TensorArg& like, const TensorClass& of, DType dtype,
 }
 
 PyObject* to_library(PyObject* tensor, bool torch) {
-  PyObject* const module = imported(torch ? "torch" : "numpy");
-  if (module == nullptr)
-    return PyErr_Format(PyExc_ImportError, "%s is not imported", torch ? "torch" : "numpy");
-  const Ref convert = attribute(module, torch ? "utils.dlpack.from_dlpack" : "asarray");
-  if (!convert)
-    return PyErr_Format(PyExc_ImportError, "%s cannot take tensors", torch ? "torch" : "numpy");
+  yard_tensor_t t;
+  if (!read_own(tensor, false, t)) return nullptr;
+  const char* const name = torch ? "torch" : "numpy";
+  PyObject* const module = imported(name);
+  const Ref convert =
+      module != nullptr ? attribute(module, torch ? "utils.dlpack.from_dlpack" : "asarray") : Ref();
+  if (!convert) return PyErr_Format(PyExc_ImportError, "%s is not imported", name);
+  if (!torch && buffer_format(t.dtype) == nullptr)
+    return PyErr_Format(PyExc_TypeError, "numpy has no dtype %s", to_string(from_dlpack(t.dtype)));
+  // torch ends the process for these.
+  for (int i = 0; torch && i < t.ndim; ++i)
+    if (t.strides[i] < 0)
+      return PyErr_Format(PyExc_TypeError, "torch has no tensors with negative strides");
   return PyObject_CallOneArg(convert.get(), tensor);
 }
 

@@ -22,7 +22,7 @@ struct TensorClass {
   const DlExchange* exchange = nullptr;
 };
 // Looks at a class once. All functions of this file need the GIL.
-const TensorClass& class_of(PyObject* object);
+TensorClass class_of(PyObject* object);
 
 // A tensor of one call. The destructor returns what reading has borrowed.
 class TensorArg {
@@ -42,7 +42,7 @@ class TensorArg {
  private:
   bool read_buffer(bool writes);
   bool read_capsule(PyObject* capsule, bool writes);
-  void take(const DlTensor& from) noexcept;
+  bool take(const DlTensor& from);
 
   enum class Held : uint8_t { kNothing, kBuffer, kManaged, kVersioned };
   Held held_ = Held::kNothing;
@@ -61,10 +61,11 @@ bool grad_mode();
 // These return null with a Python error. make_tensor() makes a tensor without contents, on the
 // device and by the library of `like`.
 PyObject* make_tensor(const TensorArg& like, const TensorClass& of, DType dtype, PyObject* shape);
-// Makes a yard.Tensor over memory that it does not own.
-PyObject* lend_tensor(const yard_tensor_t& t);
+// Makes a yard.Tensor over memory that it does not own. It keeps `owner`, which may be null.
+PyObject* lend_tensor(const yard_tensor_t& t, PyObject* owner, bool read_only);
 // Makes a tensor of torch or numpy that shares a yard.Tensor's memory.
 PyObject* to_library(PyObject* tensor, bool torch);
+const char* buffer_format(yard_dtype_t t);  // the letter of buffers, or null if there is none
 
 extern PyTypeObject* g_own_type;  // yard.Tensor
 bool add_own_type(PyObject* module);

@@ -4,6 +4,8 @@
 import array
 import asyncio
 import gc
+import subprocess
+import sys
 import threading
 
 import numpy
@@ -287,6 +289,75 @@ def test_results_are_those_of_torch(op):
         torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_arguments_whose_code_runs_meanwhile():
+    class Clears:
+        def __init__(self, of):
+            self.of = of
+
+        def __index__(self):
+            self.of.clear()
+            return 1
+
+    shape = []
+    shape += [Clears(shape), 2, 3]
+    assert yard.Tensor(bytes(24), "f32", shape).shape == (1, 2, 3)
+
+    class Fails:
+        def __dlpack__(self, **_):
+            raise ValueError("no tensor today")
+
+    with pytest.raises(ValueError, match="argument 'x' of op 'softmax': no tensor today") as e:
+        yard.ops.softmax(Fails(), out=numbers(4))
+    assert isinstance(e.value.__cause__, ValueError)
+
+
+@pytest.mark.parametrize("ndim", [-1, 9, 2**30])
+def test_tensors_of_a_wrong_rank(ndim):
+    import exchange
+
+    class Wrong(Exchanged):
+        pass
+
+    @exchange.Borrow
+    def borrow(x, to):
+        exchange.borrow(x, to)
+        to.contents.ndim = ndim
+        return 0
+
+    table = exchange.Exchange(1, 3, None, exchange.allocate, exchange.to_managed, exchange.to_object, borrow,
+                              exchange.stream)
+    Wrong.__dlpack_c_exchange_api__ = exchange.new_capsule(exchange.ctypes.addressof(table), exchange.NAME, None)
+    with pytest.raises(ValueError, match="dimensions"):
+        yard.ops.softmax(Wrong(numbers(4)))
+
+
+def test_read_only_tensors_stay_so():
+    t = yard.Tensor(bytes(16), "f32", (4,))
+    with pytest.raises(BufferError, match="read-only"):
+        t.__dlpack__()
+    assert not numpy.asarray(t).flags.writeable
+
+
+def test_outputs_given_twice():
+    x = numbers(2, 8)
+    q, scale = yard.ops.quantize_int8(x)
+    with pytest.raises(TypeError, match="an output twice"):
+        yard.ops.quantize_int8(x, scale=scale, out=(q, scale))
+
+
+@needs_torch
+def test_negative_views_are_refused():
+    y = (torch.arange(4) * torch.full((4,), 1j, dtype=torch.complex64)).conj().imag
+    with pytest.raises(ValueError, match="argument 'x' of op 'softmax': it is a negative view"):
+        yard.ops.softmax(y)
+    torch.testing.assert_close(yard.ops.softmax(y.resolve_neg()), y.softmax(-1))
+
+
+@needs_torch
+def test_importing_after_torch():
+    subprocess.run([sys.executable, "-c", "import torch, yard; yard.ops.softmax(torch.ones(3))"], check=True)
+
+
 def test_explain():
     x, w = numbers(2, 8), numbers(8)
     e = yard.explain(yard.ops.rms_norm, x, w)
@@ -350,6 +421,19 @@ def test_a_policy_belongs_to_its_task():
     assert reference == {"reference.cpp"} and "reference.cpp" not in other
 
 
+def test_policies_may_nest_deeply_and_not_decorate_generators():
+    p = yard.policy(labels={"a": "b"})
+    for _ in range(20000):
+        p.__enter__()
+    for _ in range(20000):
+        p.__exit__(None, None, None)
+    del p
+    with pytest.raises(TypeError, match="generator"):
+        @yard.policy(prefer="reference")
+        def numbers():
+            yield 1
+
+
 def test_wrong_policies():
     with pytest.raises(ValueError, match="prefer: expected"):
         yard.policy(prefer="fast")
@@ -387,7 +471,6 @@ def test_threads_call_at_once():
 
 def test_nothing_leaks():
     x, w = numbers(4, 64), numbers(64)
-    import sys
 
     def some():
         for _ in range(300):

@@ -167,6 +167,16 @@ def test_signatures_are_compared(scaled, group):
         yard.add_backend(yard.Backend())
 
 
+def test_mistakes_of_the_caller_are_no_failures(scaled, group):
+    backend(group, lambda x, by, log: "fast")
+    for _ in range(20):
+        for wrong in (lambda: scaled(), lambda: scaled(1, 2, 3), lambda: scaled(1, x=1),
+                      lambda: scaled(1, factor=2), lambda: scaled(by=2)):
+            with pytest.raises(TypeError):
+                wrong()
+    assert scaled(1) == scaled(x=1) == scaled(1, by=3) == scaled(1, 2, log=None) == "fast"
+
+
 def test_methods_are_dispatched(group):
     class Model:
         @yard.dispatch(group)

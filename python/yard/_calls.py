@@ -130,9 +130,12 @@ class policy(_yard.Policy):
                  transforms=None, labels=None, mode=None, inference=None, deterministic=None):
         fields = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         super().__init__(fields)
+        self._fields = {k: v for k, v in fields.items() if v is not None}
 
     def __call__(self, function):
         import inspect
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError("a policy cannot decorate a generator; use `with` inside it")
         if inspect.iscoroutinefunction(function):
             @functools.wraps(function)
             async def inside(*args, **kwargs):
@@ -146,4 +149,5 @@ class policy(_yard.Policy):
         return inside
 
     def __repr__(self):
-        return f"<yard policy {self._text()}>"
+        fields = ", ".join(f"{k}={v!r}" for k, v in self._fields.items())
+        return f"yard.policy({fields})"

@@ -8,11 +8,26 @@ from . import _calls, _reports, _yard
 _declared = {}  # functions by (group, name)
 
 
+def _binding(function):
+    """Returns the names of parameters, how many of them are required, and the keyword-only ones."""
+    import inspect
+    names, required, keywords = [], 0, {}
+    for p in inspect.signature(function).parameters.values():
+        if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY):
+            return None, 0, {}
+        if p.kind == p.KEYWORD_ONLY:
+            keywords[p.name] = p.default is p.empty
+        else:
+            names.append(p.name)
+            required += p.default is p.empty
+    return tuple(names), required, keywords
+
+
 class Function(_yard.Function):
     """A function that backends can implement; made by `dispatch`."""
 
     def __init__(self, group, function, repeatable):
-        super().__init__(group, function.__name__, function, repeatable)
+        super().__init__(group, function.__name__, function, repeatable, *_binding(function))
         functools.update_wrapper(self, function)
         self.group = group
 
@@ -91,7 +106,7 @@ def add_backend(backend):
     if not backend.name or not backend.group:
         raise ValueError(f"{type(backend).__name__} needs a name and a group")
     rows = []
-    for (group, name), function in _declared.items():
+    for (group, name), function in list(_declared.items()):
         method = getattr(backend, name, None) if group == backend.group else None
         if method is None or not callable(method):
             continue

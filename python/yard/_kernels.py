@@ -19,13 +19,20 @@ def _fields(name, params, function, id, vendor, kind, backend, priority, dtypes,
         dtypes = {}
     elif not isinstance(dtypes, dict):
         dtypes = {None: list(dtypes)}
+    for argument, words in dtypes.items():
+        if not all(isinstance(w, str) for w in words):
+            raise TypeError(f"dtypes: expected names of dtypes, got {words!r}")
+    if not all(isinstance(r, str) for r in reasons):
+        raise TypeError(f"reasons: expected texts, got {reasons!r}")
+    if not isinstance(priority, int) or not 0 <= priority <= 1000:
+        raise ValueError(f"priority: expected a whole number from 0 to 1000, got {priority!r}")
     if tensors not in (None, "torch", "numpy"):
         raise ValueError(f"tensors: expected 'torch' or 'numpy', got {tensors!r}")
     doc = (function.__doc__ or "").strip().splitlines()
     return {"op": name, "id": id, "vendor": vendor, "kind": kind, "backend": backend,
             "priority": priority, "dtypes": dtypes, "verify": verify, "reasons": list(reasons),
             "summary": summary or (doc[0] if doc else ""), "tensors": tensors or _library(),
-            "function": function, "params": [(p.name, list(p.words)) for p in params],
+            "function": function, "params": [(p.name, list(p.words), p.role != "") for p in params],
             "tensor_info": _errors.TensorInfo}
 
 
@@ -45,9 +52,9 @@ def kernel(op, *, id=None, vendor=None, priority=0, dtypes=None, verify=None, re
     Raise yard.Declined for a call that the kernel cannot run. Every other Exception is a fault.
     """
     name = op if isinstance(op, str) else op.__name__
-    params = _schema.read(_calls.ops[name].schema)
 
     def register(function):
+        params = _schema.read(_calls.ops[name].schema)
         kernel_id = id or (f"vendor.{vendor}" if vendor else f"default.{function.__name__}")
         kind = "vendor" if vendor else "default"
         _yard.register_kernel(_fields(name, params, function, kernel_id, vendor, kind,
@@ -70,10 +77,13 @@ def op(schema, *, summary="", tensors=None):
     [2.0, 4.0]
     >>> yard.unregister("doubled")
     """
-    params = _schema.read(schema)
-    name = schema[:schema.index("(")].strip()
 
     def register(function):
+        name = schema.partition("(")[0].strip()
+        try:
+            params = _schema.read(schema)
+        except (IndexError, ValueError):
+            params = ()  # the library says what is wrong
         _yard.register_op(schema, summary, _fields(
             name, params, function, "reference.python", None, "reference", "python", 0, None, None,
             (), summary, tensors))

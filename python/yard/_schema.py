@@ -55,7 +55,7 @@ def read(schema):
         name = name.rstrip("?")
         role = name[-1] if name[-1] in "!~" else ""
         name = name.rstrip("!~")
-        type_text, has_default, default = rest.partition(" = ")
+        type_text, has_default, default = rest.partition("=")
         type_text = type_text.strip()
         words = ()
         if type_text.startswith("enum{"):
