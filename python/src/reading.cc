@@ -137,6 +137,7 @@ bool Reading::read_list(const Param& p, PyObject* object, Value& to) {
   for (size_t i = 0; i < list.size(); ++i)
     if (!read_tensor(p, PyTuple_GET_ITEM(items.get(), static_cast<Py_ssize_t>(i)), list[i]))
       return false;
+  items_.push_back(std::move(items));
   to =
       Value(yard_value_t{YARD_TAG_LIST, static_cast<uint32_t>(list.size()), {.list = list.data()}});
   return true;

@@ -356,3 +356,26 @@ assert op(x)[0] == 2
 def test_the_interpreter_ends(code):
     done = subprocess.run([sys.executable, "-c", ENDS % code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_lists_that_change_while_they_are_read():
+    @yard.op("test.cat(out!: T[n], xs: T[n][]) where T in {f32}", tensors="numpy")
+    def cat(out, xs):
+        items.clear()
+        gc.collect()
+        out[...] = sum(xs)
+
+    class Clears:
+        def __init__(self, a):
+            self.a = a
+
+        def __dlpack__(self, **_):
+            items.clear()
+            return self.a.__dlpack__()
+
+    items = [Clears(numpy.full(4, i, "f4")) for i in range(40)]
+    assert cat(items, out=numpy.zeros(4, "f4"))[0] == sum(range(40))
+    items = [numpy.ones(4, "f4") for _ in range(65)]
+    with pytest.raises(ValueError, match="at most 64 tensors"):
+        cat(items, out=numpy.zeros(4, "f4"))
+    yard.unregister(cat)
