@@ -14,8 +14,8 @@ namespace yard::python {
 
 inline std::atomic<bool> g_ended{false};  // Python code must not run any more
 
-// While the interpreter ends, Python ends every other thread that asks for the lock, by unwinding
-// its stack. Such threads must not run destructors of Python objects, so they wait for the end.
+// A thread that asks for the lock while the interpreter ends is ended by Python, which unwinds the
+// thread's stack. Destructors would then release objects without the lock, so the thread waits.
 template <class F>
 auto or_hang(const F& take) noexcept {
   try {
@@ -36,8 +36,7 @@ class Gil {
   const PyGILState_STATE state_;
 };
 
-// Other threads may run Python code while this object exists. What the runtime calls may be Python
-// code, too.
+// Releases the lock while it exists. The runtime may then call Python code on any thread.
 class Released {
  public:
   Released() noexcept : thread_(PyEval_SaveThread()) {}

@@ -46,39 +46,40 @@ bool states_exchange(PyTypeObject* type) {
          PyDict_GetItemString(type->tp_dict, "__dlpack_c_exchange_api__") != nullptr;
 }
 
+// Whether a class is one of two classes of a module, or a subclass of the first.
+enum class Match : uint8_t { kOther, kIs, kDerived };
+Match match(PyTypeObject* type, const char* module, const char* first, const char* second) {
+  PyObject* const found = imported(module);
+  if (found == nullptr) return Match::kOther;
+  const Ref one = attribute(found, first), two = attribute(found, second);
+  const auto* const object = reinterpret_cast<PyObject*>(type);
+  if (one.get() == object || two.get() == object) return Match::kIs;
+  const bool derived = one && PyType_Check(one.get()) &&
+                       PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(one.get()));
+  return derived ? Match::kDerived : Match::kOther;
+}
+
 TensorClass classify(PyTypeObject* type) {
   TensorClass to{type};
   if (type == g_own_type) {
     to.source = Source::kOwn;
     return to;
   }
-  if (PyObject* const torch = imported("torch"); torch != nullptr) {
-    const Ref tensor = attribute(torch, "Tensor"), parameter = attribute(torch, "nn.Parameter");
-    const auto is = [&](const Ref& r) { return r && r.get() == reinterpret_cast<PyObject*>(type); };
-    if (is(tensor) || is(parameter)) {
-      to.exchange = exchange_of(type);
-      to.source = to.exchange != nullptr ? Source::kExchange : Source::kTorch;
-      to.framework = Framework::kTorch;
-      return to;
-    }
-    if (tensor && PyType_Check(tensor.get()) &&
-        PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(tensor.get()))) {
-      to.source = Source::kSubclass;
-      return to;
-    }
+  const Match torch = match(type, "torch", "Tensor", "nn.Parameter");
+  const Match numpy = match(type, "numpy", "ndarray", "memmap");
+  if (torch == Match::kIs) {
+    to.exchange = exchange_of(type);
+    to.source = to.exchange != nullptr ? Source::kExchange : Source::kTorch;
+    to.framework = Framework::kTorch;
+    return to;
   }
-  if (PyObject* const numpy = imported("numpy"); numpy != nullptr) {
-    const Ref array = attribute(numpy, "ndarray"), map = attribute(numpy, "memmap");
-    const auto is = [&](const Ref& r) { return r && r.get() == reinterpret_cast<PyObject*>(type); };
-    if (is(array) || is(map)) {
-      to.source = Source::kBuffer, to.framework = Framework::kNumpy;
-      return to;
-    }
-    if (array && PyType_Check(array.get()) &&
-        PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(array.get()))) {
-      to.source = Source::kSubclass;
-      return to;
-    }
+  if (numpy == Match::kIs) {
+    to.source = Source::kBuffer, to.framework = Framework::kNumpy;
+    return to;
+  }
+  if (torch == Match::kDerived || numpy == Match::kDerived) {
+    to.source = Source::kSubclass;
+    return to;
   }
   if (states_exchange(type) && (to.exchange = exchange_of(type)) != nullptr)
     to.source = Source::kExchange, to.framework = Framework::kExchange;

@@ -2,31 +2,15 @@
 """Calls on tensors of several libraries."""
 
 import array
-import asyncio
 import gc
 import subprocess
 import sys
-import threading
 
 import numpy
 import pytest
 import yard
 from exchange import Exchanged
-
-try:
-    import torch
-except ImportError:
-    torch = None
-needs_torch = pytest.mark.skipif(torch is None, reason="torch is not installed")
-
-
-def rms(x, weight, eps=1e-6):
-    x = x.astype("f8")
-    return x / numpy.sqrt((x * x).mean(-1, keepdims=True) + eps) * weight
-
-
-def numbers(*shape, dtype="f4", seed=1):
-    return numpy.random.default_rng(seed).standard_normal(shape).astype(dtype)
+from helpers import in_threads, needs_torch, numbers, rms, selected, torch
 
 
 def test_an_output_is_made_and_returned():
@@ -368,88 +352,6 @@ def test_explain():
         yard.explain("rms_norm(f32[2,8")
 
 
-def selected():
-    return yard.explain("softmax", numbers(2, 8))["selected"]
-
-
-def test_policies_nest_and_end():
-    x = numbers(2, 8)
-    outside = selected()
-    with yard.policy(prefer="reference") as p:
-        assert selected() == "reference.cpp"
-        yard.ops.softmax(x)
-        with yard.policy(deny_kernels=["reference.*"]):
-            assert selected() != "reference.cpp"
-            with p:
-                assert selected() != "reference.cpp"
-        assert selected() == "reference.cpp"
-    assert selected() == outside and "reference" in repr(p)
-    with pytest.raises(ValueError), p:
-        raise ValueError
-    assert selected() == outside
-    with pytest.raises(yard.Error) as e, yard.policy(deny_kernels=["*"]):
-        yard.ops.softmax(x)
-    assert e.value.code == "no_kernel"
-
-
-def test_policies_are_decorators():
-    @yard.policy(prefer="reference")
-    def inside():
-        return selected()
-
-    @yard.policy(prefer="reference")
-    async def soon():
-        await asyncio.sleep(0)
-        return selected()
-
-    assert inside() == asyncio.run(soon()) == "reference.cpp" and selected() != "reference.cpp"
-
-
-def test_a_policy_belongs_to_its_task():
-    async def one(policy, steps):
-        with policy:
-            found = []
-            for _ in range(steps):
-                found.append(selected())
-                await asyncio.sleep(0)
-            return set(found)
-
-    async def both():
-        return await asyncio.gather(one(yard.policy(prefer="reference"), 5), one(yard.policy(), 5))
-
-    reference, other = asyncio.run(both())
-    assert reference == {"reference.cpp"} and "reference.cpp" not in other
-
-
-def test_policies_may_nest_deeply_and_not_decorate_generators():
-    p = yard.policy(labels={"a": "b"})
-    for _ in range(20000):
-        p.__enter__()
-    for _ in range(20000):
-        p.__exit__(None, None, None)
-    del p
-    with pytest.raises(TypeError, match="generator"):
-        @yard.policy(prefer="reference")
-        def numbers():
-            yield 1
-
-
-def test_wrong_policies():
-    with pytest.raises(ValueError, match="prefer: expected"):
-        yard.policy(prefer="fast")
-    with pytest.raises(TypeError):
-        yard.policy(prefered="vendor")
-    with pytest.raises(yard.Error, match="order|per_op"):
-        yard.policy(order={"softmax": ["nonsense:x:y"]})
-    a, b = yard.policy(), yard.policy()
-    a.__enter__()
-    b.__enter__()
-    with pytest.raises(RuntimeError, match="reverse order"):
-        a.__exit__(None, None, None)
-    b.__exit__(None, None, None)
-    a.__exit__(None, None, None)
-
-
 def test_threads_call_at_once():
     x, w = numbers(64, 256), numbers(256)
     expected = rms(x, w)
@@ -461,11 +363,7 @@ def test_threads_call_at_once():
                 if not numpy.allclose(yard.ops.rms_norm(x, w), expected, rtol=1e-4, atol=1e-4):
                     wrong.append(prefer)
 
-    threads = [threading.Thread(target=work, args=(p,)) for p in (None, "reference", "vendor", None)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(work, None, "reference", "vendor", None)
     assert not wrong
 
 

@@ -2,10 +2,10 @@
 """Dispatched functions in Python."""
 
 import itertools
-import threading
 
 import pytest
 import yard
+from helpers import in_threads
 
 numbers = itertools.count()
 
@@ -199,9 +199,5 @@ def test_threads_and_recursion(scaled, group):
             if scaled(20) != "end":
                 wrong.append(1)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(work)
     assert not wrong

@@ -4,19 +4,13 @@
 import gc
 import subprocess
 import sys
-import threading
 import weakref
 
 import numpy
 import pytest
 import yard
 from exchange import Exchanged
-
-try:
-    import torch
-except ImportError:
-    torch = None
-needs_torch = pytest.mark.skipif(torch is None, reason="torch is not installed")
+from helpers import in_threads, needs_torch, torch
 
 
 @pytest.fixture
@@ -326,11 +320,7 @@ def test_threads_run_kernels(halved):
             if not (halved(x) == 0.5).all():
                 wrong.append(1)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(work)
     assert not wrong
 
 

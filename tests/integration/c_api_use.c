@@ -303,7 +303,7 @@ static void destroy(void* self, void* state) {
   free(state);
   __atomic_fetch_add(&destroyed, 1, __ATOMIC_RELAXED); /* states are destroyed on several threads */
 }
-/* Whether so many states end soon. On a busy machine that takes longer than a call waits for it. */
+/* Waits for the end of `count` states, which a call does not do for long on a busy machine. */
 static int ends(int count) {
   const struct timespec moment = {0, 10000000};
   int i;
