@@ -23,7 +23,7 @@ import sys
 import tempfile
 
 ROWS = ["raw", "static", "bound", "dynamic", "shapes_4", "shapes_16", "mixed_forms", "in_place", "strided",
-        "two_outputs", "fresh_views", "growing", "scoped", "scope", "packed", "by_name", "options"]
+        "two_outputs", "fresh_views", "own_tensors", "growing", "scoped", "scope", "packed", "by_name", "options"]
 HERE = os.path.dirname(os.path.abspath(__file__))
 FILE = os.path.join(HERE, "instructions.json")
 MOST_FOR_HEALTH = 12

@@ -3,7 +3,7 @@
 from command import Yard, main
 
 ROWS = ["raw", "static", "bound", "dynamic", "shapes_4", "shapes_16", "mixed_forms", "in_place", "strided",
-        "two_outputs", "fresh_views", "growing", "scoped", "scope", "packed", "by_name", "options", "cold",
+        "two_outputs", "fresh_views", "own_tensors", "growing", "scoped", "scope", "packed", "by_name", "options", "cold",
         "with_1000_kernels"]
 KEYS = [*(row + "_ns" for row in ROWS), "threads", "raw_speedup", "dynamic_speedup", "without_1000_kernels_ns"]
 

@@ -169,6 +169,12 @@ std::vector<Path> BenchCall::paths() {
                      .ignore();
              },
              5000};
+  Path own{"own_tensors", "typed call on a program's own tensor class",
+           [this](int64_t n) {
+             for (int64_t i = 0; i < n; ++i)
+               bench_noop(own_out_, own_x_, own_weight_, kEps).ignore();
+           },
+           5000};
   Path growing{"growing", "typed call of a form never seen, three views rebuilt",
                [this, rows = int64_t{1}](int64_t n) mutable {
                  for (int64_t i = 0; i < n; ++i) {
@@ -232,6 +238,7 @@ std::vector<Path> BenchCall::paths() {
       one_form("strided", "typed call on rows with a stride", strided),
       two_outputs,
       fresh,
+      own,
       growing,
       scoped,
       scope,

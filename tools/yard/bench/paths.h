@@ -27,6 +27,13 @@ struct Path {
   int64_t batch;  // calls between two reads of the clock
 };
 
+// A tensor class of a program. Each call makes a view of it.
+struct OwnTensor {
+  float* data;
+  std::vector<int64_t> sizes;
+};
+inline TensorView yard_view(const OwnTensor& t) { return {t.data, DType::f32, t.sizes}; }
+
 // The arguments of one thread and the ways to call bench_noop with them.
 class BenchCall {
  public:
@@ -50,6 +57,8 @@ class BenchCall {
   static constexpr int64_t kRows = 64, kHidden = 64, kStride = 128;
   alignas(64) float x_[kRows * kStride] = {}, out_[kRows * kStride] = {}, weight_[kStride] = {};
   const Form usual_;
+  const OwnTensor own_out_{out_, {8, kHidden}}, own_x_{x_, {8, kHidden}},
+      own_weight_{weight_, {kHidden}};
   // The memory of a growing sequence. The kernels do nothing, so it is never touched.
   static constexpr int64_t kLongest = 65536;
   const std::unique_ptr<float[]> long_x_{new float[kLongest * kHidden]};
