@@ -61,31 +61,36 @@ TEST(Loops, CoverEveryIndexOnceInPiecesOfAtLeastTheGrain) {
       }
 }
 
-TEST(Loops, BeginWithLongPiecesAndEndWithShortOnes) {
+// Returns the pieces of a loop in order: first index and size.
+std::vector<std::pair<int64_t, int64_t>> pieces_of(int32_t threads, int64_t count, int64_t grain) {
   std::mutex lock;
   std::vector<std::pair<int64_t, int64_t>> pieces;
-  EXPECT_EQ(loop(4, 3000, 3,
+  EXPECT_EQ(loop(threads, count, grain,
                  [&](int64_t begin, int64_t end) {
                    const std::lock_guard hold(lock);
                    pieces.emplace_back(begin, end - begin);
                  }),
             YARD_OK);
   std::sort(pieces.begin(), pieces.end());
-  EXPECT_LE(pieces.size(), 60u);  // each piece has a cost
-  EXPECT_EQ(pieces.front().second, 3000 / 8);
-  EXPECT_EQ(pieces.back().second, 3);
-  for (size_t i = 1; i < pieces.size(); ++i) EXPECT_LE(pieces[i].second, pieces[i - 1].second);
+  return pieces;
 }
 
-TEST(Loops, OfFewUnitsHaveOnePieceForEachThread) {
-  std::atomic<int> pieces{0};
-  const auto count = [&](int64_t, int64_t) { ++pieces; };
-  EXPECT_EQ(loop(16, 36, 1, count), YARD_OK);
-  EXPECT_EQ(pieces.exchange(0), 12);
-  EXPECT_EQ(loop(4, 12, 1, count), YARD_OK);
-  EXPECT_EQ(pieces.exchange(0), 4);
-  EXPECT_EQ(loop(64, 640, 1, count), YARD_OK);  // the last pieces have eight units each
-  EXPECT_EQ(pieces.exchange(0), 80);
+TEST(Loops, GiveEachThreadAPartWhosePiecesCoverHalfOfTheRest) {
+  EXPECT_EQ(loop(4, 4, 1, [](int64_t, int64_t) {}), YARD_OK);  // starts workers
+  std::vector<std::pair<int64_t, int64_t>> expected;
+  for (int64_t part = 0, first = 0; part < 4; ++part)
+    for (const int64_t size : {320, 160, 80, 40, 20, 10, 10})
+      expected.emplace_back(first, size), first += size;
+  EXPECT_EQ(pieces_of(4, 2560, 3), expected);
+}
+
+TEST(Loops, OfFewUnitsAskNoMoreThreadsThanShortenThem) {
+  using Pieces = std::vector<std::pair<int64_t, int64_t>>;
+  EXPECT_EQ(loop(4, 4, 1, [](int64_t, int64_t) {}), YARD_OK);  // starts workers
+  EXPECT_EQ(pieces_of(4, 3, 1), (Pieces{{0, 1}, {1, 1}, {2, 1}}));
+  // Three threads need as long for two units each as four.
+  EXPECT_EQ(pieces_of(4, 6, 1), (Pieces{{0, 1}, {1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}}));
+  EXPECT_EQ(pieces_of(4, 9, 1), (Pieces{{0, 2}, {2, 1}, {3, 2}, {5, 1}, {6, 2}, {8, 1}}));
 }
 
 // A thread gets the same piece in each loop, because its core has the data in its cache.

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loops on several threads, and the workers that help callers with them.
 //
-// A caller puts its loop into a slot, announces it, works on it, and waits for the workers that
-// have joined. A worker without work spins for a moment, because the next loop of a model follows
-// within microseconds, and then sleeps. A waiting thread does no other work.
+// A caller puts its loop into a slot, announces it, works on it, and waits until all of it is done.
+// Each thread takes its own part of the loop in a few pieces, and then pieces of threads that are
+// late. A worker without work spins for a moment, because the next loop of a model follows within
+// microseconds, and then sleeps. A waiting thread does no other work.
 //
-// A loop of a language model takes a few microseconds, and reading a cache line that another core
-// has written takes some hundred nanoseconds. So nothing here makes a system call while workers are
-// awake, and a worker needs only three such lines: announcement, slot and loop.
+// A loop of a language model takes a few microseconds, and getting a cache line that another core
+// has written takes some hundred nanoseconds, one thread after the other if all write to it. So all
+// workers only read the announcement and the slot, and each part has a line of its own. Nothing
+// here makes a system call while workers are awake.
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 #include <yard/detail/guard.h>
 #include <yard/plugin.h>
@@ -21,9 +24,9 @@
 #include <bit>
 #include <chrono>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <thread>
 
@@ -41,14 +44,14 @@ namespace {
 // two loops of a model, and not much longer than waking a thread takes. After kSpinAlone the worker
 // yields its core between two looks.
 constexpr std::chrono::microseconds kSpin(100), kSpinAlone(20);
-constexpr int kPauses = 32;  // between two looks at the clock
-constexpr int kWakeAtOnce = 2;
+constexpr int kWakeAtOnce = 2, kPauses = 32;  // between two looks at the clock
 
-void futex_wait(std::atomic<uint32_t>& word, uint32_t expected) noexcept {
-  ::syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
+// These take the address of a word, or of a number that begins with it.
+void futex_wait(void* word, uint64_t expected) noexcept {
+  ::syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, static_cast<uint32_t>(expected), nullptr);
 }
-void futex_wake(std::atomic<uint32_t>& word) noexcept {
-  ::syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+void futex_wake(void* word) noexcept {
+  ::syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }
 
 void pause() noexcept {
@@ -59,15 +62,23 @@ void pause() noexcept {
 #endif
 }
 
+// Returns true as soon as done() does, or false after about a microsecond.
+template <class F>
+bool spin_briefly(const F& done) noexcept {
+  for (int i = 0; i < kPauses; ++i) {
+    if (done()) return true;
+    pause();
+  }
+  return done();
+}
+
 // Returns true as soon as done() does, or false after kSpin.
 template <class F>
 bool spin_until(const F& done) noexcept {
+  if (spin_briefly(done)) return true;
   const auto start = std::chrono::steady_clock::now();
   for (auto now = start; now - start < kSpin; now = std::chrono::steady_clock::now()) {
-    for (int i = 0; i < kPauses; ++i) {
-      if (done()) return true;
-      pause();
-    }
+    if (spin_briefly(done)) return true;
     if (now - start > kSpinAlone) ::sched_yield();
   }
   return done();
@@ -75,124 +86,61 @@ bool spin_until(const F& done) noexcept {
 
 // ---- Loops ----
 
-// Cuts a loop into units of at least the grain, and groups units into pieces. Each round has a
-// piece for every thread and covers half of the remaining units, so a thread takes few pieces and
-// the last ones are short. If there are few units for each thread, a thread takes its share in one
-// piece. With more threads the last pieces are longer, because threads contend for the word that
-// pieces are taken from.
-class Cut {
- public:
-  Cut(int64_t count, int64_t units, int64_t threads) noexcept
-      : count_(count),
-        units_(units),
-        threads_(threads),
-        smallest_(units < 4 * threads ? (units + threads - 1) / threads
-                                      : std::max<int64_t>(1, threads / 8)) {}
-  int64_t pieces() const noexcept { return walk(std::numeric_limits<int64_t>::max()).piece; }
-  template <class F>
-  void run(int64_t piece, const F& body) const {
-    const Walk w = walk(piece);
-    const int64_t first = w.unit + (piece - w.piece) * w.size;
-    body(edge(first), edge(std::min(first + w.size, units_)));
-  }
+// Cuts a loop into units of at least the grain, and these into a part for each thread. Each piece
+// of a part covers half of the units that are left, so the last ones, which other threads may take,
+// are short.
+struct Cut {
+  static constexpr int64_t kMostThreads = 256, kMostUnits = 64;  // units in a part
+  static constexpr int kUnits = 9;                               // first bit of `units` in state()
 
- private:
-  // The round of a piece: its first piece and unit, and how many units each of its pieces has.
-  struct Walk {
-    int64_t piece = 0, unit = 0, size = 0;
-  };
-  Walk walk(int64_t piece) const noexcept {
-    Walk w;
-    for (;;) {
-      const int64_t left = units_ - w.unit;
-      w.size = std::max(smallest_, left / (2 * threads_));
-      // The second case is the last round.
-      const int64_t round = w.size > smallest_ ? threads_ : (left + smallest_ - 1) / smallest_;
-      if (left <= 0 || piece - w.piece < round) return w;
-      w.piece += round, w.unit += round * w.size;
-    }
-  }
-  // Sizes of units differ by at most one, so none is smaller than count / units.
-  int64_t edge(int64_t unit) const noexcept {
-    const int64_t each = count_ / units_, rest = count_ % units_;
-    return unit * each + std::min(unit, rest);
-  }
+  uint32_t units, threads;
 
-  int64_t count_, units_, threads_, smallest_;
+  Cut(int64_t most_units, int64_t most_threads) noexcept {
+    const int64_t most = std::min({most_threads, most_units, kMostThreads});
+    const int64_t n = std::min(most_units, most * kMostUnits);
+    // More threads would not make the longest part shorter.
+    const int64_t longest = (n + most - 1) / most;
+    units = static_cast<uint32_t>(n), threads = static_cast<uint32_t>((n + longest - 1) / longest);
+  }
+  // A cut as one number. `threads` is 0 if the number is not a cut.
+  uint64_t state() const noexcept { return uint64_t{units} << kUnits | threads; }
+  explicit Cut(uint64_t state) noexcept
+      : units(static_cast<uint32_t>(state >> kUnits) & 0x7fff),
+        threads(static_cast<uint32_t>(state) & 0x1ff) {}
+
+  uint32_t first_unit(uint32_t part) const noexcept { return units * part / threads; }
 };
 
-class alignas(64) ParallelLoop {
- public:
-  ParallelLoop(const Cut& cut, LoopBody body, void* context) noexcept
-      : pieces(cut.pieces()), cut_(cut), body_(body), context_(context) {
-    if (const detail::ThreadHead* const head = detail::t_thread)
-      scope_ = head->scope_state, inside_call_ = head->depth > 0;
-  }
+struct Part {
+  uint32_t first, units;
+  Part(const Cut& cut, uint32_t index) noexcept
+      : first(cut.first_unit(index)), units(cut.first_unit(index + 1) - first) {}
+  // `units >> i` units are left after i pieces.
+  uint32_t pieces() const noexcept { return static_cast<uint32_t>(std::bit_width(units)); }
+  uint32_t first_unit(uint32_t piece) const noexcept { return first + units - (units >> piece); }
+};
 
-  const int64_t pieces;
-
-  bool failed() const noexcept { return failed_.load(std::memory_order_relaxed); }
-  // Returns the value of `taken` when all pieces are taken. If there are few pieces, each is a bit
-  // of `taken`. Otherwise `taken` counts them.
-  int64_t all_taken() const noexcept {
-    return pieces < kBits ? (int64_t{1} << pieces) - 1 : pieces;
-  }
-
-  // Takes pieces from `taken` and runs them until none is left. Thread 0 is the caller, whose first
-  // piece is 0. Another thread begins with the piece of its number if that is free, because in
-  // loops over the same rows its core has these in its cache. Lets no exception out.
-  void work(int32_t thread, std::atomic<int64_t>& taken) noexcept {
-    if (thread == 0) return run_from(0, thread, taken);
-    // A thread that has no memory to register for calls leaves the work to others.
-    if (detail::t_thread == nullptr && detail::try_register_thread() == nullptr) return;
-    const int64_t piece = take(thread, taken);
-    if (piece >= pieces) return;
-    const detail::ScopeOfCaller scope(*detail::t_thread, scope_);
-    std::optional<detail::Guard> inside;
-    if (inside_call_) inside.emplace(*detail::t_thread);
-    run_from(piece, thread, taken);
-  }
-
- private:
-  static constexpr int64_t kBits = 63;
-
-  // Returns the next piece for a thread. The result is `pieces` or more if none is left.
-  int64_t take(int32_t thread, std::atomic<int64_t>& taken) const noexcept {
-    if (pieces >= kBits) return taken.fetch_add(1, std::memory_order_relaxed);
-    const auto take_one = [&](int64_t piece) {
-      const int64_t bit = int64_t{1} << piece;
-      return (taken.fetch_or(bit, std::memory_order_relaxed) & bit) == 0;
-    };
-    if (thread < pieces && (taken.load(std::memory_order_relaxed) >> thread & 1) == 0 &&
-        take_one(thread))
-      return thread;
-    for (;;) {
-      const int64_t free = all_taken() & ~taken.load(std::memory_order_relaxed);
-      if (free == 0) return pieces;
-      if (const int64_t first = std::countr_zero(static_cast<uint64_t>(free)); take_one(first))
-        return first;
-    }
-  }
-
-  void run_from(int64_t piece, int32_t thread, std::atomic<int64_t>& taken) noexcept {
-    for (; piece < pieces && !failed(); piece = take(thread, taken)) {
-      const base::FloatState restored;  // the thread will run pieces of other callers
-      try {
-        cut_.run(piece, [&](int64_t begin, int64_t end) { body_(context_, begin, end); });
-      } catch (...) {
-        failed_.store(true, std::memory_order_relaxed);
-      }
-    }
-  }
-
-  const Cut cut_;
-  const LoopBody body_;
-  void* const context_;
-  // Threads take these over from the waiting caller. A thread that is inside a call may not wait
+struct Loop {
+  LoopBody body = nullptr;
+  void* context = nullptr;
+  int64_t each = 0;  // elements of a unit; the first `rest` units have one more
+  uint16_t rest = 0;
+  // Workers take these over from the waiting caller. A thread that is inside a call may not wait
   // for calls to end, because it would wait for the caller.
-  const detail::ScopeState* scope_ = nullptr;
-  bool inside_call_ = false;
-  std::atomic<bool> failed_{false};
+  bool inside_call = false;
+  const detail::ScopeState* scope = nullptr;
+
+  // Lets no exception out. Returns false after one.
+  bool run(const Part& part, uint32_t piece) const noexcept {
+    const base::FloatState restored;  // the thread will run pieces of other callers
+    const auto edge = [this](uint32_t unit) { return unit * each + std::min<int64_t>(unit, rest); };
+    try {
+      body(context, edge(part.first_unit(piece)), edge(part.first_unit(piece + 1)));
+      return true;
+    } catch (...) {
+      return false;
+    }
+  }
 };
 
 // ---- Workers ----
@@ -222,52 +170,118 @@ class WorkerPool {
     return *pool;
   }
 
-  // Runs the loop on this thread and at most `helpers` workers, which are started as needed. In a
-  // child that the loop itself has forked, returns when this thread's share is done.
-  void run(ParallelLoop& loop, int32_t helpers) {
-    helpers = std::min(helpers, kMostWorkers);
+  // Runs the loop on this thread and the workers of its other parts, which are started as needed.
+  // Returns false if the body threw an exception, and in a child that the loop itself has forked.
+  bool run(int64_t count, const Cut& cut, LoopBody body, void* context) {
+    const auto helpers = static_cast<int32_t>(cut.threads) - 1;
     if (workers_.load(std::memory_order_relaxed) < helpers) grow(helpers);
     Slot* const slot = workers_.load(std::memory_order_relaxed) > 0 ? take_slot() : nullptr;
-    if (slot == nullptr) {
-      std::atomic<int64_t> taken{1};
-      return loop.work(0, taken);
-    }
+    if (slot == nullptr) return body(context, 0, count), true;
     const uint64_t process = base::forks();
-    slot->loop = &loop;
-    slot->most.store(helpers, std::memory_order_relaxed);
-    slot->taken.store(1, std::memory_order_relaxed);
-    slot->all_taken.store(loop.all_taken(), std::memory_order_relaxed);
-    // Not store(), because a worker that comes late for the last loop may be inside for a moment.
-    slot->state.fetch_or(kOpen, std::memory_order_release);
+    slot->loop = {body, context, count / cut.units, static_cast<uint16_t>(count % cut.units)};
+    if (const detail::ThreadHead* const head = detail::t_thread)
+      slot->loop.scope = head->scope_state, slot->loop.inside_call = head->depth > 0;
+    slot->failed.store(false, std::memory_order_relaxed);
+    const uint64_t number = slot->state.load(std::memory_order_relaxed) & kNumber;
+    slot->state.store(number | cut.state(), std::memory_order_release);
     wake(announce(*slot, helpers));
-    loop.work(0, slot->taken);
-    if (base::forks() != process) return;  // a child has no workers
-    wait_until_left(*slot);
+    for (uint32_t i = 0; i < cut.threads && base::forks() == process; ++i)
+      work(*slot, number | cut.state(), i, true);
+    if (base::forks() != process) return false;  // a child has no workers
+    for (uint32_t i = 0; i < cut.threads; ++i)
+      wait_until_done(slot->progress[i], Part(cut, i).pieces());
+    const bool failed = slot->failed.load(std::memory_order_relaxed);
+    slot->state.store(number, std::memory_order_release);
+    return !failed;
   }
 
  private:
   static constexpr uint32_t kSlots = 32;
-  static constexpr int32_t kMostWorkers = 255;
-  // Bits of Slot::state. The other bits count the workers inside.
-  static constexpr uint32_t kTaken = 1u << 31, kOpen = 1u << 30, kWaiting = 1u << 29;
-  static constexpr uint32_t kInside = kWaiting - 1;
+  static constexpr int32_t kMostWorkers = Cut::kMostThreads - 1;
 
-  struct alignas(64) Slot {
-    std::atomic<uint32_t> state{0};
-    std::atomic<int32_t> most{0};  // how many workers may join
-    std::atomic<int64_t> taken{0}, all_taken{0};
-    // Written before the slot is opened, and read by workers that have joined.
-    ParallelLoop* loop = nullptr;
+  // Slots and parts have the number of a loop in the upper bits, so that a worker that comes late
+  // does not take its pieces for pieces of a later loop.
+  static constexpr uint64_t kNext = 1u << 24, kNumber = ~(kNext - 1);
+  // The lower bits of Slot::state are zeros, this, or the cut of an open loop.
+  static constexpr uint64_t kReserved = 1u << Cut::kUnits;
+  // The lower bits of Progress::state.
+  static constexpr uint64_t kDone = 0x7f, kWaiting = 0x80;  // pieces done; the caller sleeps
+  static constexpr int kTaken = 8;                          // first bit of the pieces taken
+
+  // How far the threads have got with a part of the latest loop that had as many parts.
+  struct alignas(64) Progress {
+    std::atomic<uint64_t> state{0};
   };
+  // All but the state is written before the slot is opened. The loop is read by threads that have
+  // taken a piece.
+  struct alignas(64) Slot {
+    std::atomic<uint64_t> state{0};
+    std::unique_ptr<Progress[]> progress;  // made for the first loop
+    Loop loop;
+    std::atomic<bool> failed{false};
+  };
+  static_assert(sizeof(Slot) == 64);
 
+  // Returns null if all slots are taken or memory has run out.
   Slot* take_slot() noexcept {
     for (Slot& s : slots_) {
-      uint32_t free = 0;
-      if (s.state.load(std::memory_order_relaxed) == 0 &&
-          s.state.compare_exchange_strong(free, kTaken, std::memory_order_acquire))
-        return &s;
+      uint64_t now = s.state.load(std::memory_order_relaxed);
+      const uint64_t mine = (now + kNext) | kReserved;
+      if ((now & ~kNumber) != 0 ||
+          !s.state.compare_exchange_strong(now, mine, std::memory_order_acquire))
+        continue;
+      if (!s.progress) s.progress.reset(new (std::nothrow) Progress[Cut::kMostThreads]);
+      if (s.progress) return &s;
+      s.state.store(now, std::memory_order_release);
     }
     return nullptr;
+  }
+
+  // Takes a piece of a part. Returns a negative number if none is left.
+  static int32_t take(Progress& progress, uint64_t loop, uint32_t pieces) noexcept {
+    uint64_t now = progress.state.load(std::memory_order_relaxed), begun = 0;
+    do {
+      const auto ahead = static_cast<int64_t>((loop & kNumber) - (now & kNumber));
+      if (ahead < 0) return -1;
+      begun = ahead > 0 ? loop & kNumber : now;
+      if ((begun >> kTaken & 0xff) >= pieces) return -1;
+    } while (!progress.state.compare_exchange_weak(now, begun + (1u << kTaken),
+                                                   std::memory_order_relaxed));
+    return static_cast<int32_t>(begun >> kTaken & 0xff);
+  }
+
+  // Works on what is left of a part, and returns whether that was something. While a piece is taken
+  // and not done, the caller waits, so the loop can be read.
+  static bool work(Slot& slot, uint64_t loop, uint32_t index, bool is_caller) {
+    const Part part(Cut(loop), index);
+    Progress& progress = slot.progress[index];
+    int32_t piece = take(progress, loop, part.pieces());
+    if (piece < 0) return false;
+    uint64_t done = 0;
+    {
+      std::optional<detail::ScopeOfCaller> scope;
+      std::optional<detail::Guard> inside;
+      if (!is_caller) scope.emplace(*detail::t_thread, slot.loop.scope);
+      if (!is_caller && slot.loop.inside_call) inside.emplace(*detail::t_thread);
+      for (; piece >= 0; piece = take(progress, loop, part.pieces()), ++done)
+        if (!slot.failed.load(std::memory_order_relaxed) &&
+            !slot.loop.run(part, static_cast<uint32_t>(piece)))
+          slot.failed.store(true, std::memory_order_relaxed);
+    }
+    const uint64_t before = progress.state.fetch_add(done, std::memory_order_acq_rel);
+    if ((before & kWaiting) != 0) futex_wake(&progress.state);
+    return true;
+  }
+
+  static void wait_until_done(Progress& progress, uint32_t pieces) noexcept {
+    uint64_t now = 0;
+    const auto done = [&] {
+      now = progress.state.load(std::memory_order_acquire);
+      return (now & kDone) == pieces;
+    };
+    if (spin_until(done)) return;
+    progress.state.fetch_or(kWaiting, std::memory_order_relaxed);
+    while (!done()) futex_wait(&progress.state, now);
   }
 
   uint8_t number_of(const Slot& slot) const noexcept {
@@ -296,16 +310,19 @@ class WorkerPool {
 
   void serve(int32_t worker) {
     Announcement seen = announced_.load(std::memory_order_relaxed);
+    bool has_slept = false;
     for (const uint64_t process = base::forks(); base::forks() == process;) {
       const Announcement now = announced_.load(std::memory_order_acquire);
+      // If the loop is still open, wakes more workers.
+      if (has_slept && Cut(slots_[now.slot].state.load(std::memory_order_relaxed)).threads > 0)
+        wake(now);
       // If the worker has missed an announcement, there may be other loops, so look at all slots.
-      const bool is_next = now.number == static_cast<uint16_t>(seen.number + 1);
-      bool helped = is_next
-                        ? place_of(worker, now.slot) < now.helpers && help(slots_[now.slot], worker)
-                        : help_any(worker);
-      while (helped) helped = help_any(worker);
+      if (now.number == static_cast<uint16_t>(seen.number + 1))
+        help(slots_[now.slot], worker, false);
+      else if (now != seen)
+        help_any(worker);
       seen = now;
-      wait_for_work(worker, seen);
+      has_slept = wait_for_work(worker, seen);
     }
   }
 
@@ -314,50 +331,45 @@ class WorkerPool {
     return slot % (workers > 0 ? workers : 1);
   }
 
-  // Returns how many workers are asked before this one.
-  int32_t place_of(int32_t worker, uint8_t slot) const noexcept {
-    const int32_t all = workers_.load(std::memory_order_relaxed), first = first_asked(slot, all);
-    return worker >= first ? worker - first : worker - first + all;
+  // Returns the part with which a worker begins. Part 0 is the caller's.
+  uint32_t part_of(int32_t worker, const Slot& slot) const noexcept {
+    const int32_t all = workers_.load(std::memory_order_relaxed);
+    const int32_t first = first_asked(number_of(slot), all);
+    return static_cast<uint32_t>(worker >= first ? worker - first : worker - first + all) + 1;
+  }
+
+  // Works on the worker's part of an open loop, and on all others if `others` is true.
+  bool help(Slot& slot, int32_t worker, bool others) {
+    const uint64_t loop = slot.state.load(std::memory_order_acquire);
+    const Cut cut(loop);
+    const uint32_t own = part_of(worker, slot);
+    if (own >= cut.threads) return false;
+    // A thread that has no memory to register for calls leaves the work to others.
+    if (detail::t_thread == nullptr && detail::try_register_thread() == nullptr) return false;
+    const uint64_t process = base::forks();
+    bool helped = work(slot, loop, own, false);
+    for (uint32_t i = 1; others && i < cut.threads && base::forks() == process; ++i)
+      helped |= work(slot, loop, (own + i) % cut.threads, false);
+    return helped;
   }
 
   bool help_any(int32_t worker) {
-    for (Slot& s : slots_) {
-      const uint32_t state = s.state.load(std::memory_order_relaxed);
-      if ((state & kOpen) != 0 &&
-          static_cast<int32_t>(state & kInside) < s.most.load(std::memory_order_relaxed) &&
-          s.taken.load(std::memory_order_relaxed) < s.all_taken.load(std::memory_order_relaxed) &&
-          help(s, worker))
-        return true;
-    }
-    return false;
+    return std::any_of(slots_, slots_ + kSlots, [&](Slot& s) { return help(s, worker, true); });
   }
 
-  bool help(Slot& slot, int32_t worker) {
-    const uint32_t before = slot.state.fetch_add(1, std::memory_order_acquire);
-    const auto others = static_cast<int32_t>(before & kInside);
-    const int32_t most = slot.most.load(std::memory_order_relaxed);
-    const bool has_joined = (before & kOpen) != 0 && others < most;
-    if (has_joined) {
-      const uint64_t process = base::forks();
-      if (others + 1 < most) wake({0, number_of(slot), static_cast<uint8_t>(most)});
-      slot.loop->work(place_of(worker, number_of(slot)) + 1, slot.taken);
-      // If a piece has forked this child, the caller is not here.
-      if (base::forks() != process) return true;
-    }
-    const uint32_t last = slot.state.fetch_sub(1, std::memory_order_acq_rel);
-    if ((last & kInside) == 1 && (last & kWaiting) != 0) futex_wake(slot.state);
-    return has_joined;
-  }
-
-  // Returns when there may be work that came after the announcement `seen`.
-  void wait_for_work(int32_t worker, Announcement seen) noexcept {
-    if (spin_until([&] { return announced_.load(std::memory_order_acquire) != seen; })) return;
+  // Returns when there may be work that came after the announcement `seen`, or after helping with
+  // earlier work. Returns true after sleeping.
+  bool wait_for_work(int32_t worker, Announcement seen) {
+    const auto news = [&] { return announced_.load(std::memory_order_acquire) != seen; };
+    // Looking at other parts at once would slow down the threads that are about to finish them.
+    if (spin_briefly(news) || help_any(worker) || spin_until(news)) return false;
     std::atomic<uint32_t>& asleep = asleep_[worker];
     asleep.store(1, std::memory_order_seq_cst);
     while (announced_.load(std::memory_order_seq_cst) == seen &&
            asleep.load(std::memory_order_relaxed) == 1)
-      futex_wait(asleep, 1);
+      futex_wait(&asleep, 1);
     asleep.store(0, std::memory_order_relaxed);
+    return true;
   }
 
   // Wakes up to kWakeAtOnce workers that are asked and asleep. These wake the next ones.
@@ -369,23 +381,8 @@ class WorkerPool {
          ++i, at = at + 1 < all ? at + 1 : 0) {
       if (asleep_[at].load(std::memory_order_seq_cst) == 0 || asleep_[at].exchange(0) == 0)
         continue;
-      futex_wake(asleep_[at]);
+      futex_wake(&asleep_[at]);
       ++woken;
-    }
-  }
-
-  static void wait_until_left(Slot& slot) noexcept {
-    for (;;) {
-      uint32_t now = 0;
-      const auto left = [&] {
-        now = slot.state.load(std::memory_order_acquire);
-        return (now & kInside) == 0;
-      };
-      if (!spin_until(left)) {
-        now = slot.state.fetch_or(kWaiting, std::memory_order_acq_rel) | kWaiting;
-        while (!left()) futex_wait(slot.state, now);
-      }
-      if (slot.state.compare_exchange_strong(now, 0, std::memory_order_acq_rel)) return;
     }
   }
 
@@ -398,8 +395,15 @@ class WorkerPool {
   std::mutex growing_;  // only try_to_lock
 };
 
-// How long the set of a thread's processors is cached. Asking takes as long as a small loop.
-constexpr std::chrono::milliseconds kAskAgain(10);
+// How long the set of a thread's processors is cached. Asking takes as long as a small loop. The
+// clock can be 4 ms late, but takes 8 ns where others take at least 24.
+constexpr int64_t kAskAgainMs = 5;
+
+int64_t coarse_ms() noexcept {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1000000;
+}
 
 std::atomic<int32_t> g_thread_limit{0};  // 0 means no limit
 
@@ -411,11 +415,7 @@ int32_t parallel_for_on(int32_t threads, int64_t count, int64_t grain, LoopBody 
   const int64_t most = count / std::max<int64_t>(grain, 1);
   try {
     if (most <= 1 || threads <= 1) return body(context, 0, count), YARD_OK;
-    const uint64_t process = base::forks();
-    ParallelLoop loop(Cut(count, most, threads), body, context);
-    WorkerPool::get().run(loop, static_cast<int32_t>(std::min<int64_t>(threads, loop.pieces) - 1));
-    // In a child that a piece has forked, pieces of the other threads are missing.
-    return loop.failed() || base::forks() != process ? YARD_FAULT : YARD_OK;
+    return WorkerPool::get().run(count, Cut(most, threads), body, context) ? YARD_OK : YARD_FAULT;
   } catch (...) {
     if (detail::thread_is_unwinding()) throw;
     return YARD_FAULT;  // the body threw, or memory for the pool ran out
@@ -431,8 +431,8 @@ int32_t concurrency() noexcept {
   const int32_t limit = g_thread_limit.load(std::memory_order_relaxed);
   if (limit == 1) return 1;
   static thread_local constinit int32_t cpus = 0;
-  static thread_local constinit std::chrono::steady_clock::time_point asked{};
-  if (const auto now = std::chrono::steady_clock::now(); cpus == 0 || now - asked > kAskAgain) {
+  static thread_local constinit int64_t asked = 0;
+  if (const int64_t now = coarse_ms(); cpus == 0 || now - asked > kAskAgainMs) {
     cpu_set_t set;
     cpus = sched_getaffinity(0, sizeof set, &set) == 0
                ? CPU_COUNT(&set)
