@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <type_traits>
 
@@ -29,17 +30,20 @@ constexpr int64_t kDecodeKeys = 32, kDecodeRows = 4;
 // The width of a row of f32, with room for a pair of vectors that begins inside it.
 constexpr size_t kDecodeWidth = kMostDim + 2 * hn::MaxLanes(DF());
 
+// The weights of a block, rounded up to whole vectors.
+constexpr size_t kDecodeWeights = kDecodeKeys + hn::MaxLanes(DF());
+
 struct DecodeRows {
   HWY_ALIGN float query[kDecodeRows * kDecodeWidth];  // scaled; in the order of pairs of the cache
   // In the order of pairs of the cache; not yet divided by `sum`.
   HWY_ALIGN float result[kDecodeRows * kDecodeWidth];
-  float weights[kDecodeRows][kDecodeKeys];  // scores at first
+  HWY_ALIGN float weights[kDecodeRows][kDecodeWeights];  // scores at first
   float top[kDecodeRows], sum[kDecodeRows];
 };
 
 template <class C>
 struct CacheBlock {
-  const C *keys[kDecodeKeys], *values[kDecodeKeys];
+  const C *keys[kDecodeKeys], *values[kDecodeKeys];  // keys repeat the last one to a multiple of 4
   int64_t count = 0;
 };
 
@@ -50,55 +54,61 @@ HWY_INLINE void prefetch(const C* row, size_t dim) {
     __builtin_prefetch(reinterpret_cast<const char*>(row) + at, 0, 2);
 }
 
-// Adds weights times values of four keys (or of one) to result[at, at + pair).
+// Adds weights times values of four keys (or of one) to results[at, at + pair) of some rows.
 template <bool kWhole, class C>
-HWY_INLINE void add_four(const C* const* values, const float* weights, float* result, size_t at,
-                         size_t left) {
+HWY_INLINE void add_four(const C* const* values, DecodeRows& rows, size_t first, size_t count,
+                         int64_t j, size_t at, size_t left) {
   const DF d;
-  VF r, s, a, b;
-  load2(result + at, r, s);
-  for (int j = 0; j < 4; ++j) {
-    load2_part<kWhole>(values[j] + at, left, a, b);
-    const VF w = hn::Set(d, weights[j]);
-    r = hn::MulAdd(a, w, r), s = hn::MulAdd(b, w, s);
+  VF a0, a1, a2, a3, b0, b1, b2, b3, r, s;
+  load2_part<kWhole>(values[j] + at, left, a0, b0);
+  load2_part<kWhole>(values[j + 1] + at, left, a1, b1);
+  load2_part<kWhole>(values[j + 2] + at, left, a2, b2);
+  load2_part<kWhole>(values[j + 3] + at, left, a3, b3);
+  for (size_t row = first; row < first + count; ++row) {
+    float* const result = rows.result + row * kDecodeWidth + at;
+    const float* const weights = rows.weights[row] + j;
+    load2(result, r, s);
+    VF w = hn::Set(d, weights[0]);
+    r = hn::MulAdd(a0, w, r), s = hn::MulAdd(b0, w, s), w = hn::Set(d, weights[1]);
+    r = hn::MulAdd(a1, w, r), s = hn::MulAdd(b1, w, s), w = hn::Set(d, weights[2]);
+    r = hn::MulAdd(a2, w, r), s = hn::MulAdd(b2, w, s), w = hn::Set(d, weights[3]);
+    r = hn::MulAdd(a3, w, r), s = hn::MulAdd(b3, w, s);
+    store2(r, s, result);
   }
-  store2(r, s, result + at);
 }
 template <bool kWhole, class C>
-HWY_INLINE void add_one(const C* value, float weight, float* result, size_t at, size_t left) {
-  const VF w = hn::Set(DF(), weight);
-  VF r, s, a, b;
-  load2(result + at, r, s);
+HWY_INLINE void add_one(const C* value, DecodeRows& rows, size_t first, size_t count, int64_t j,
+                        size_t at, size_t left) {
+  VF a, b, r, s;
   load2_part<kWhole>(value + at, left, a, b);
-  store2(hn::MulAdd(a, w, r), hn::MulAdd(b, w, s), result + at);
+  for (size_t row = first; row < first + count; ++row) {
+    float* const result = rows.result + row * kDecodeWidth + at;
+    const VF w = hn::Set(DF(), rows.weights[row][j]);
+    load2(result, r, s);
+    store2(hn::MulAdd(a, w, r), hn::MulAdd(b, w, s), result);
+  }
 }
 
 // Larger functions are not inlined, because each pair of types would get a copy.
 
-// Four keys at a time, so that their values stay in the first-level cache for the other rows.
-// Values of one head often lie a page apart, and only few of them fit that cache.
+// Four keys at a time, so that few results are loaded and stored.
 template <class C>
 HWY_INLINE void add_values(const CacheBlock<C>& block, DecodeRows& rows, size_t first, size_t count,
                            size_t dim) {
   const size_t pair = pair_lanes();
   int64_t j = 0;
-  for (; j + 4 <= block.count; j += 4)
-    for (size_t r = first; r < first + count; ++r) {
-      float* const result = rows.result + r * kDecodeWidth;
-      const float* const weights = rows.weights[r] + j;
-      size_t at = 0;
-      for (; at + pair <= dim; at += pair)
-        add_four<true>(block.values + j, weights, result, at, pair);
-      if (at < dim) add_four<false>(block.values + j, weights, result, at, dim - at);
-    }
-  for (; j < block.count; ++j)
-    for (size_t r = first; r < first + count; ++r) {
-      float* const result = rows.result + r * kDecodeWidth;
-      const float weight = rows.weights[r][j];
-      size_t at = 0;
-      for (; at + pair <= dim; at += pair) add_one<true>(block.values[j], weight, result, at, pair);
-      if (at < dim) add_one<false>(block.values[j], weight, result, at, dim - at);
-    }
+  for (; j + 4 <= block.count; j += 4) {
+    size_t at = 0;
+    for (; at + pair <= dim; at += pair)
+      add_four<true>(block.values, rows, first, count, j, at, pair);
+    if (at < dim) add_four<false>(block.values, rows, first, count, j, at, dim - at);
+  }
+  for (; j < block.count; ++j) {
+    size_t at = 0;
+    for (; at + pair <= dim; at += pair)
+      add_one<true>(block.values[j], rows, first, count, j, at, pair);
+    if (at < dim) add_one<false>(block.values[j], rows, first, count, j, at, dim - at);
+  }
 }
 
 // Adds the values of one row without keys of weight 0, whose values need not be finite.
@@ -123,12 +133,69 @@ HWY_INLINE void multiply_row(float* row, size_t dim, VF factor) {
   }
 }
 
-// Turns scores into weights and scales sums to the new maximum. Returns whether a weight is 0.
-HWY_INLINE bool weigh(DecodeRows& rows, size_t row, int64_t count, size_t dim) {
+// Stores the sums of the lanes of four vectors.
+#if HWY_HAVE_SCALABLE || HWY_TARGET == HWY_SCALAR
+HWY_INLINE void store_sums(VF s0, VF s1, VF s2, VF s3, float* out) {
+  out[0] = sum_of(s0), out[1] = sum_of(s1), out[2] = sum_of(s2), out[3] = sum_of(s3);
+}
+#else
+template <class D>
+HWY_INLINE void store_sum_of_blocks(D d, hn::Vec<D> v, float* out) {
+  if constexpr (hn::MaxLanes(d) <= 4) {
+    hn::StoreU(v, d, out);
+  } else {
+    const hn::Half<D> half;
+    store_sum_of_blocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), out);
+  }
+}
+HWY_INLINE void store_sums(VF s0, VF s1, VF s2, VF s3, float* out) {
   const DF d;
+  // In each block of four lanes, half of the lanes of s0 and s2, then of s1 and s3, then sums.
+  s0 = hn::Add(hn::InterleaveLower(d, s0, s2), hn::InterleaveUpper(d, s0, s2));
+  s1 = hn::Add(hn::InterleaveLower(d, s1, s3), hn::InterleaveUpper(d, s1, s3));
+  s0 = hn::Add(hn::InterleaveLower(d, s0, s1), hn::InterleaveUpper(d, s0, s1));
+  store_sum_of_blocks(d, s0, out);
+}
+#endif
+
+// Adds the products of a pair of a query with four keys.
+template <bool kWhole, class C>
+HWY_INLINE void add_products(const C* const* keys, const float* query, size_t at, size_t left,
+                             VF& s0, VF& s1, VF& s2, VF& s3) {
+  VF x, y, a, b;
+  load2(query + at, x, y);
+  load2_part<kWhole>(keys[0] + at, left, a, b), s0 = hn::MulAdd(b, y, hn::MulAdd(a, x, s0));
+  load2_part<kWhole>(keys[1] + at, left, a, b), s1 = hn::MulAdd(b, y, hn::MulAdd(a, x, s1));
+  load2_part<kWhole>(keys[2] + at, left, a, b), s2 = hn::MulAdd(b, y, hn::MulAdd(a, x, s2));
+  load2_part<kWhole>(keys[3] + at, left, a, b), s3 = hn::MulAdd(b, y, hn::MulAdd(a, x, s3));
+}
+
+template <class C>
+HWY_INLINE void score(const CacheBlock<C>& block, const float* query, size_t dim, float* scores) {
+  const size_t pair = pair_lanes();
+  for (int64_t j = 0; j < block.count; j += 4) {
+    VF s0 = hn::Zero(DF()), s1 = s0, s2 = s0, s3 = s0;
+    size_t at = 0;
+    for (; at + pair <= dim; at += pair)
+      add_products<true>(block.keys + j, query, at, pair, s0, s1, s2, s3);
+    if (at < dim) add_products<false>(block.keys + j, query, at, dim - at, s0, s1, s2, s3);
+    store_sums(s0, s1, s2, s3, scores + j);
+  }
+}
+
+// Turns scores into weights and scales sums to the new maximum. Returns whether a weight is 0.
+HWY_INLINE bool weigh(DecodeRows& rows, size_t row, size_t count, size_t dim) {
+  const DF d;
+  const size_t lanes = hn::Lanes(d);
   float* const w = rows.weights[row];
-  float top = rows.top[row];
-  for (int64_t j = 0; j < count; ++j) top = w[j] > top ? w[j] : top;
+  std::fill(w + count, w + kDecodeWeights, -std::numeric_limits<float>::infinity());
+  VF most = hn::Set(d, rows.top[row]);
+  size_t end = 0;
+  for (; end < count; end += lanes) {
+    const VF scores = load(d, w + end);
+    most = hn::IfThenElse(hn::Gt(scores, most), scores, most);  // never a NaN
+  }
+  const float top = hn::GetLane(hn::MaxOfLanes(d, most));
   // If all scores so far are -inf, subtracting 0 from them gives weights of 0.
   const float reference = top == -std::numeric_limits<float>::infinity() ? 0.0f : top;
   if (top != rows.top[row]) {
@@ -137,37 +204,32 @@ HWY_INLINE bool weigh(DecodeRows& rows, size_t row, int64_t count, size_t dim) {
     rows.sum[row] *= hn::GetLane(factor);
     rows.top[row] = top;
   }
-  bool some_zero = false;
-  HWY_ALIGN float padded[kDecodeKeys + hn::MaxLanes(d)];
-  for (int64_t j = 0; j < count; ++j) padded[j] = w[j];
-  for (int64_t j = count; j < kDecodeKeys; ++j) padded[j] = -std::numeric_limits<float>::infinity();
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t j = 0; j < kDecodeKeys; j += lanes)
-    store(exp_minus(hn::Sub(hn::Set(d, reference), load(d, padded + j))), d, padded + j);
-  for (int64_t j = 0; j < count; ++j) {
-    w[j] = padded[j];
-    rows.sum[row] += w[j];
-    some_zero = some_zero || w[j] == 0;
+  VF sum = hn::Zero(d);
+  size_t zeros = 0;
+  for (size_t j = 0; j < end; j += lanes) {
+    const VF weights = exp_minus(hn::Sub(hn::Set(d, reference), load(d, w + j)));
+    store(weights, d, w + j);
+    sum = hn::Add(sum, weights);
+    zeros += hn::CountTrue(d, hn::Eq(weights, hn::Zero(d)));
   }
-  return some_zero;
+  rows.sum[row] += sum_of(sum);
+  return zeros > end - count;  // those past the end are 0
 }
 
+// `added` has the mask, or is null.
 template <class C>
 HWY_NOINLINE void add_block(const CacheBlock<C>& block, const CacheBlock<C>& next, DecodeRows& rows,
-                            size_t count, size_t dim,
-                            const float (&added)[kDecodeRows][kDecodeKeys]) {
-  for (int64_t j = 0; j < block.count; ++j) {
-    // Rows of one head lie a page apart, where hardware prefetchers do not find them.
-    if (j < next.count) prefetch(next.keys[j], dim), prefetch(next.values[j], dim);
-    float scores[kDecodeRows];
-    if (count == 1)
-      scores[0] = product(block.keys[j], rows.query, dim);
-    else
-      products4(block.keys[j], rows.query, kDecodeWidth, dim, scores);
-    for (size_t r = 0; r < count; ++r) rows.weights[r][j] = scores[r] + added[r][j];
-  }
+                            size_t count, size_t dim, const float (*added)[kDecodeKeys]) {
+  // Rows of one head lie apart, where hardware prefetchers do not find them.
+  for (int64_t j = 0; j < next.count; ++j)
+    prefetch(next.keys[j], dim), prefetch(next.values[j], dim);
   bool some_zero = false;
-  for (size_t r = 0; r < count; ++r) some_zero |= weigh(rows, r, block.count, dim);
+  for (size_t r = 0; r < count; ++r) {
+    float* const scores = rows.weights[r];
+    score(block, rows.query + r * kDecodeWidth, dim, scores);
+    for (int64_t j = 0; added != nullptr && j < block.count; ++j) scores[j] += added[r][j];
+    some_zero |= weigh(rows, r, static_cast<size_t>(block.count), dim);
+  }
   if (some_zero) {
     for (size_t r = 0; r < count; ++r) add_weighted_values(block, rows, r, dim);
   } else {
@@ -180,10 +242,16 @@ HWY_INLINE CacheBlock<C> block_at(const Decode& job, int64_t batch, int64_t key_
                                   int64_t length) {
   CacheBlock<C> block;
   block.count = HWY_MAX(int64_t{0}, HWY_MIN(kDecodeKeys, length - from));
-  for (int64_t j = 0; j < block.count; ++j) {
-    block.keys[j] = reinterpret_cast<const C*>(job.at(job.key, batch, from + j, key_head));
-    block.values[j] = reinterpret_cast<const C*>(job.at(job.value, batch, from + j, key_head));
+  const int64_t page = job.key.size(1), key_step = job.key.stride(1), step = job.value.stride(1);
+  for (int64_t j = 0; j < block.count;) {
+    const int64_t end =
+        job.table ? HWY_MIN(block.count, j + page - (from + j) % page) : block.count;
+    auto* key = reinterpret_cast<const C*>(job.at(job.key, batch, from + j, key_head));
+    auto* value = reinterpret_cast<const C*>(job.at(job.value, batch, from + j, key_head));
+    for (; j < end; ++j, key += key_step, value += step)
+      block.keys[j] = key, block.values[j] = value;
   }
+  for (int64_t j = block.count; j % 4 != 0; ++j) block.keys[j] = block.keys[j - 1];
   return block;
 }
 
@@ -214,8 +282,7 @@ template <class T, class C>
 HWY_NOINLINE void begin_rows(const Decode& job, int64_t batch, const DecodeUnit& unit,
                              DecodeRows& rows) {
   const auto dim = static_cast<size_t>(job.query.size(2));
-  std::fill_n(rows.query, kDecodeRows * kDecodeWidth, 0.0f);
-  std::fill_n(rows.result, kDecodeRows * kDecodeWidth, 0.0f);
+  std::fill_n(rows.result, unit.count * kDecodeWidth, 0.0f);
   for (size_t r = 0; r < unit.count; ++r) {
     const int64_t h = unit.head + static_cast<int64_t>(r);
     float* const q = rows.query + r * kDecodeWidth;
@@ -230,20 +297,25 @@ template <class T, class C>
 HWY_NOINLINE void write_rows(const Decode& job, int64_t batch, const DecodeUnit& unit,
                              const DecodeRows& rows) {
   const auto dim = static_cast<size_t>(job.query.size(2));
+  const size_t pair = pair_lanes();
   for (size_t r = 0; r < unit.count; ++r) {
     HWY_ALIGN float ordered[kDecodeWidth];
     VF a, b;
-    for (size_t i = 0; i < dim; i += pair_lanes()) {
+    // Without keys, results are 0.
+    const VF sum = hn::Set(DF(), rows.sum[r] == 0 ? 1.0f : rows.sum[r]);
+    for (size_t i = 0; i < dim; i += pair) {
       load2(rows.result + r * kDecodeWidth + i, a, b);
-      store2_like<C>(a, b, ordered + i);
+      store2_like<C>(plain_nan(hn::Div(a, sum)), plain_nan(hn::Div(b, sum)), ordered + i);
     }
-    char* const out =
-        job.out.data<char>() +
-        (batch * job.out.stride(0) + (unit.head + static_cast<int64_t>(r)) * job.out.stride(1)) *
-            static_cast<int64_t>(sizeof(T));
-    for (size_t i = 0; i < dim; ++i)
-      write_float(out + i * sizeof(T), job.out.dtype(),
-                  rows.sum[r] == 0 ? 0.0f : ordered[i] / rows.sum[r]);
+    const int64_t h = unit.head + static_cast<int64_t>(r);
+    T* const out = job.out.data<T>() + batch * job.out.stride(0) + h * job.out.stride(1);
+    for (size_t i = 0; i < dim; i += pair) {
+      load2_like<T>(ordered + i, a, b);
+      if (i + pair <= dim)
+        store2_part<true>(a, b, out + i, pair);
+      else
+        store2_part<false>(a, b, out + i, dim - i);
+    }
   }
 }
 
@@ -292,32 +364,32 @@ struct DecodeAs {
     const int64_t begin = part * job.split.keys;
     const int64_t end =
         HWY_MIN(index_at(job.lengths, batch * job.lengths.stride(0)), begin + job.split.keys);
+    // As many units as there are, and some that are not used.
+    const DecodeUnit units[] = {{job, first}, {job, first + 1}, {job, first + 2}, {job, first + 3}};
+    static_assert(std::size(units) == Decode::kTogether);
     const auto block_of = [&](size_t u, int64_t from) HWY_ATTR {
-      return block_at<C>(job, batch, DecodeUnit(job, first + static_cast<int64_t>(u)).key_head,
-                         from, end);
+      return block_at<C>(job, batch, units[u].key_head, from, end);
     };
     CacheBlock<C> block = block_of(0, begin);
     for (int64_t j = 0; j < block.count; ++j)
       prefetch(block.keys[j], dim), prefetch(block.values[j], dim);
-    for (size_t u = 0; u < count; ++u)
-      begin_rows<T, C>(job, batch, {job, first + static_cast<int64_t>(u)}, rows[u]);
-    float added[kDecodeRows][kDecodeKeys] = {};
+    for (size_t u = 0; u < count; ++u) begin_rows<T, C>(job, batch, units[u], rows[u]);
+    float added[kDecodeRows][kDecodeKeys];
     for (int64_t from = begin; from < end; from += kDecodeKeys)
       for (size_t u = 0; u < count; ++u) {
         const CacheBlock<C> next =
             u + 1 < count ? block_of(u + 1, from) : block_of(0, from + kDecodeKeys);
-        const DecodeUnit unit(job, first + static_cast<int64_t>(u));
-        for (size_t r = 0; job.mask && r < unit.count; ++r)
-          read_mask(job, batch, unit.head + static_cast<int64_t>(r), from, block.count, added[r]);
-        add_block(block, next, rows[u], unit.count, dim, added);
+        for (size_t r = 0; job.mask && r < units[u].count; ++r)
+          read_mask(job, batch, units[u].head + static_cast<int64_t>(r), from, block.count,
+                    added[r]);
+        add_block(block, next, rows[u], units[u].count, dim, job.mask ? added : nullptr);
         block = next;
       }
     for (size_t u = 0; u < count; ++u) {
-      const DecodeUnit unit(job, first + static_cast<int64_t>(u));
       if (job.split.parts == 1)
-        write_rows<T, C>(job, batch, unit, rows[u]);
+        write_rows<T, C>(job, batch, units[u], rows[u]);
       else
-        save_rows(job, job.partial(batch, first + static_cast<int64_t>(u), part), unit.count,
+        save_rows(job, job.partial(batch, first + static_cast<int64_t>(u), part), units[u].count,
                   rows[u]);
     }
   }
