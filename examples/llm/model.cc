@@ -27,8 +27,8 @@ constexpr yard::Op<void(Out, In, float, int64_t, float, int64_t)> sample_op{"sam
 constexpr int64_t kBatch = 512;  // rows of a prompt that are computed together
 
 // The floats are not initialised, because pages that are never written cost nothing.
-std::unique_ptr<float[]> floats(int64_t count) {
-  return std::make_unique_for_overwrite<float[]>(static_cast<size_t>(count));
+Floats floats(int64_t count) {
+  return Floats(new (kVectorAlignment) float[static_cast<size_t>(count)]);
 }
 std::string text_of(yard::Sizes shape) {
   std::string text;
@@ -99,6 +99,15 @@ Linear Model::linear(const std::string& name, int64_t rows, int64_t columns) con
   return l;
 }
 
+// If the weights of `second` follow those of `first` in the file, makes `first` cover both.
+bool Model::join(Linear& first, const Linear& second) {
+  const TensorView &a = first.weight, &b = second.weight;
+  const auto* const end = static_cast<const char*>(a.data()) + Profile::bytes_of(a);
+  if (first.bias || second.bias || a.dtype() != b.dtype() || b.data() != end) return false;
+  first.weight = TensorView(a.data(), a.dtype(), {a.shape()[0] + b.shape()[0], a.shape()[1]});
+  return true;
+}
+
 Layer Model::layer(int64_t number) const {
   const std::string name = "blk." + std::to_string(number) + ".";
   const int64_t q = heads * head_dim, kv = kv_heads * head_dim;
@@ -111,24 +120,24 @@ Layer Model::layer(int64_t number) const {
           .gate = linear(name + "ffn_gate", hidden, width),
           .up = linear(name + "ffn_up", hidden, width),
           .down = linear(name + "ffn_down", width, hidden)};
-  const GgufTensor& gate = file_.tensor(name + "ffn_gate.weight");
-  l.gate_is_both = !l.gate.bias && !l.up.bias && l.up.weight.dtype() == gate.dtype &&
-                   l.up.weight.data() == gate.data + gate.bytes;
-  if (l.gate_is_both) l.gate.weight = TensorView(gate.data, gate.dtype, {2 * hidden, width});
+  l.gate_is_both = join(l.gate, l.up), l.query_is_both = join(l.query, l.value);
   return l;
 }
 
 struct Session::Rows {
   int64_t count;
-  TensorView x, h, q, q_heads, attended, attended_heads, gate_up, gated;
+  TensorView x, h, q, q_v, q_heads, attended, attended_heads, gate_up, gated;
 
   Rows(const Session& s, int64_t first, int64_t rows) : count(rows) {
     const Model& m = s.model_;
     const int64_t q_width = m.heads * m.head_dim;
     x = view(&s.x_[first * m.width], {rows, m.width});
     h = view(&s.h_[first * m.width], {rows, m.width});
-    float *const queries = &s.q_[first * q_width], *const results = &s.attended_[first * q_width];
-    q = view(queries, {rows, q_width}), q_heads = view(queries, {rows, m.heads, m.head_dim});
+    const int64_t q_v_width = q_width + m.kv_heads * m.head_dim;
+    float *const queries = &s.q_v_[first * q_v_width], *const results =
+                                                           &s.attended_[first * q_width];
+    q = view(queries, {rows, q_width}, {q_v_width, 1}), q_v = view(queries, {rows, q_v_width});
+    q_heads = view(queries, {rows, m.heads, m.head_dim}, {q_v_width, m.head_dim, 1});
     attended = view(results, {rows, q_width});
     attended_heads = view(results, {rows, m.heads, m.head_dim});
     gate_up = view(&s.gate_up_[first * 2 * m.hidden], {rows, 2 * m.hidden});
@@ -143,7 +152,8 @@ Session::Session(const Model& m, int64_t context)
   const auto pairs = static_cast<int64_t>(m.frequencies.size());
   cos_ = floats(context * pairs), sin_ = floats(context * pairs);
   x_ = floats(batch_ * m.width), h_ = floats(batch_ * m.width);
-  q_ = floats(batch_ * m.heads * m.head_dim), attended_ = floats(batch_ * m.heads * m.head_dim);
+  q_v_ = floats(batch_ * (m.heads + m.kv_heads) * m.head_dim);
+  attended_ = floats(batch_ * m.heads * m.head_dim);
   gate_up_ = floats(batch_ * 2 * m.hidden), gated_ = floats(batch_ * m.hidden);
   logits_ = floats(m.vocabulary), adjusted_ = floats(m.vocabulary);
 }
@@ -219,9 +229,16 @@ Status Session::pass(std::span<const int32_t> ids, bool wants_logits) {
 Status Session::make_heads(const Rows& r, const Layer& layer, float* keys, float* values) {
   const int64_t width = model_.kv_heads * model_.head_dim;
   float *const key = keys + position_ * width, *const value = values + position_ * width;
-  YARD_RETURN_IF_ERROR(project(r.q, r.h, layer.query));
   YARD_RETURN_IF_ERROR(project(view(key, {r.count, width}), r.h, layer.key));
-  YARD_RETURN_IF_ERROR(project(view(value, {r.count, width}), r.h, layer.value));
+  if (layer.query_is_both) {
+    YARD_RETURN_IF_ERROR(project(r.q_v, r.h, layer.query));
+    const float* from = static_cast<const float*>(r.q_v.data()) + r.q.shape()[1];
+    for (int64_t i = 0; i < r.count; ++i, from += r.q_v.shape()[1])
+      std::copy_n(from, width, value + i * width);
+  } else {
+    YARD_RETURN_IF_ERROR(project(r.q, r.h, layer.query));
+    YARD_RETURN_IF_ERROR(project(view(value, {r.count, width}), r.h, layer.value));
+  }
   const auto pairs = static_cast<int64_t>(model_.frequencies.size());
   return call(rotary_embedding, r.q_heads, view(key, {r.count, model_.kv_heads, model_.head_dim}),
               std::nullopt, view(&cos_[position_ * pairs], {r.count, pairs}),
@@ -242,10 +259,12 @@ Status Session::attend(const Rows& r, int64_t length, const float* keys, const f
   }
   const TensorView k = view(keys, {1, length, m.kv_heads, m.head_dim}),
                    v = k.with_data(const_cast<float*>(values));
-  const auto rows = [&](const TensorView& t) {
-    return view(static_cast<float*>(t.data()), {1, r.count, m.heads, m.head_dim});
+  const auto batch = [&](const TensorView& t) {
+    return view(static_cast<float*>(t.data()), {1, r.count, m.heads, m.head_dim},
+                {r.count * t.strides()[0], t.strides()[0], m.head_dim, 1});
   };
-  return call(attention_causal, rows(r.attended), rows(r.q), k, v, std::nullopt, 0.0f);
+  return call(attention_causal, batch(r.attended_heads), batch(r.q_heads), k, v, std::nullopt,
+              0.0f);
 }
 
 // [feed_forward]
