@@ -41,6 +41,10 @@ int64_t linear_workspace(Tensor out, Tensor x, Tensor weight, Tensor scale, Tens
 // Takes bf16 x and weights, and uses pairs.h on machines that support it.
 int32_t linear_pairs(Call call, Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
 int64_t linear_pairs_workspace(Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
+// Takes weights with few bits, for an instance that has loaded the weight. The state is a
+// PackedWeight (packed_weight.h).
+int32_t linear_packed(Call call, Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
+int64_t linear_packed_workspace(Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
 // If kPairs, takes bf16 with heads of even lengths, and uses pairs.h on machines that support it.
 template <bool kPairs = false>
 int32_t attention_full(Call call, Tensor out, Tensor query, Tensor key, Tensor value, Tensor mask,

@@ -52,7 +52,9 @@ struct FloatLinear {
   uint32_t dtype;  // of `weight`
 };
 
-int32_t linear_quantized(Call call, const Linear& job, Format format);
-int64_t linear_quantized_workspace(int64_t rows, int64_t k);
+// `packed` has the panels of the weight (see pack_panel()), or is null.
+int32_t linear_quantized(Call call, const Linear& job, Format format,
+                         const uint8_t* packed = nullptr);
+int64_t linear_quantized_workspace(int64_t rows, int64_t k, bool packed = false);
 
 }  // namespace yard::simd

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `linear` over weights with few bits. Activations are rounded to int8 once per call, and threads
-// share the panels of weight rows.
+// `linear` over weights with few bits, as they are stored or packed. Activations are rounded to int8
+// once per call, and threads share the panels of weight rows.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -11,8 +11,6 @@
 namespace yard::simd {
 namespace {
 
-// Unpacked blocks of a panel. With the sums of kRowsAtATime rows, they fit a first-level cache.
-constexpr int64_t kMostBlocks = 16;
 // Rows with fewer results are computed in f32, because even the largest result may by chance be
 // small beside the error of int8. Rows outside the range of int8, and panels whose results are not
 // finite or hardly fit f16, are also computed in f32.
@@ -24,20 +22,28 @@ struct QuantLinear {
   const Linear& job;
   QuantWeight weight;
   int64_t rows, blocks;
+  const uint8_t* packed;              // the panels of the weight, or null
   const XRow* single = nullptr;       // rows that are `blocks` apart, or null
   const XGroup* groups = nullptr;     // groups of rows, or null
   const uint8_t* in_range = nullptr;  // for each row
 
-  QuantLinear(const Linear& linear, Format format)
+  QuantLinear(const Linear& linear, Format format, const uint8_t* panels)
       : job(linear),
         // An empty tensor may have no data.
         weight{format, linear.weight.data<uint8_t>(),
                linear.k > 0 ? stride_bytes(linear.weight, 0) : 0, linear.k},
         rows(linear.walk.rows()),
-        blocks(blocks_of(linear.k)) {}
+        blocks(blocks_of(linear.k)),
+        packed(panels) {}
+
+  const uint8_t* packed_panel(int64_t row) const {
+    return packed + row / kPanelRows * quant_kernels().packed.panel_bytes(weight.format, blocks);
+  }
 };
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+bool is_few(int64_t rows, bool packed) { return rows <= (packed ? kFewPackedRows : kFewRows); }
 
 int64_t items_per_piece(int64_t products) {
   return std::max<int64_t>(1, kPieceProducts / std::max<int64_t>(1, products));
@@ -81,18 +87,24 @@ void finish(const QuantLinear& linear, int64_t begin, int64_t end, bool in_range
   linear.job.store(out, begin, end, values);
 }
 
-// Multiplies panels [first, last), as they are stored, by each row.
-void multiply_stored(const QuantLinear& linear, int64_t first, int64_t last) {
+// Multiplies panels [first, last) by each of a few rows.
+void multiply_few(const QuantLinear& linear, int64_t first, int64_t last) {
   const Linear& job = linear.job;
   const QuantKernels& kernels = quant_kernels();
   for (int64_t panel = first; panel < last; ++panel) {
     const int64_t begin = panel * kPanelRows, end = std::min(job.n, begin + kPanelRows);
+    float values[std::max(kFewRows, kFewPackedRows) * kPanelRows];
+    if (linear.packed != nullptr)
+      kernels.packed.rows(linear.weight.format, linear.packed_panel(begin), linear.blocks,
+                          linear.single, linear.blocks, linear.rows, values);
+    else
+      for (int64_t r = 0; r < linear.rows; ++r)
+        kernels.row(linear.weight, begin, end, linear.single + r * linear.blocks,
+                    values + r * kPanelRows);
     auto row = job.walk.from(0);
-    for (int64_t r = 0; r < linear.rows; ++r, row.next()) {
-      float values[kPanelRows];
-      kernels.row(linear.weight, begin, end, linear.single + r * linear.blocks, values);
-      finish(linear, begin, end, linear.in_range[r] != 0, row.at<char>(1), values, row.at<char>(0));
-    }
+    for (int64_t r = 0; r < linear.rows; ++r, row.next())
+      finish(linear, begin, end, linear.in_range[r] != 0, row.at<char>(1), values + r * kPanelRows,
+             row.at<char>(0));
   }
 }
 
@@ -108,28 +120,42 @@ int32_t few_rows(Call call, QuantLinear& linear) {
                                rests + r * linear.blocks) &&
                   job.n >= kFewest;
   call.parallel_for(ceil_div(job.n, kPanelRows), items_per_piece(kPanelRows * job.k * linear.rows),
-                    [&](int64_t first, int64_t last) { multiply_stored(linear, first, last); });
+                    [&](int64_t first, int64_t last) { multiply_few(linear, first, last); });
   return YARD_OK;
 }
 
-// Multiplies a panel of weights by whole groups of rows, at most kRowsAtATime.
-void multiply_panel(const QuantLinear& linear, int64_t begin, int64_t first, int64_t rows) {
+void unpack_panel(const QuantLinear& linear, int64_t begin, int64_t first, int64_t last,
+                  WBlock* to) {
   const QuantKernels& kernels = quant_kernels();
+  if (linear.packed != nullptr)
+    return kernels.packed.unpack(linear.weight.format, linear.packed_panel(begin), linear.blocks,
+                                 first, last, to);
   const int64_t end = std::min(linear.job.n, begin + kPanelRows);
-  WBlock panel[kMostBlocks];
-  float sums[kRowsAtATime * kPanelRows];
-  std::fill_n(sums, rows * kPanelRows, 0.0f);
+  kernels.unpack(linear.weight, begin, end, first, last, to);
+}
+
+// Multiplies panels of weights by whole groups of rows, at most kRowsAtATime.
+void multiply_panels(const QuantLinear& linear, int64_t begin, int64_t panels, int64_t first,
+                     int64_t rows) {
+  WBlock unpacked[kMostPanels * kPanelBlocks];
+  float sums[kMostPanels * kRowsAtATime * kPanelRows];
+  for (int64_t p = 0; p < panels; ++p)
+    std::fill_n(sums + p * kRowsAtATime * kPanelRows, rows * kPanelRows, 0.0f);
   const XGroup* const x = linear.groups + first / kGroupRows * linear.blocks;
-  for (int64_t block = 0; block < linear.blocks; block += kMostBlocks) {
-    const int64_t last = std::min(linear.blocks, block + kMostBlocks);
-    kernels.unpack(linear.weight, begin, end, block, last, panel);
-    kernels.tile(kind_of(linear.weight.format), panel, last - block, x + block, linear.blocks, rows,
-                 sums);
+  for (int64_t block = 0; block < linear.blocks; block += kPanelBlocks) {
+    const int64_t last = std::min(linear.blocks, block + kPanelBlocks);
+    for (int64_t p = 0; p < panels; ++p)
+      unpack_panel(linear, begin + p * kPanelRows, block, last, unpacked + p * kPanelBlocks);
+    quant_kernels().tile(kind_of(linear.weight.format), panels, unpacked, last - block, x + block,
+                         linear.blocks, rows, sums);
   }
-  auto row = linear.job.walk.from(first);
-  for (int64_t r = 0; r < rows; ++r, row.next())
-    finish(linear, begin, end, linear.in_range[first + r] != 0, row.at<char>(1),
-           sums + r * kPanelRows, row.at<char>(0));
+  for (int64_t p = 0; p < panels; ++p, begin += kPanelRows) {
+    const int64_t end = std::min(linear.job.n, begin + kPanelRows);
+    auto row = linear.job.walk.from(first);
+    for (int64_t r = 0; r < rows; ++r, row.next())
+      finish(linear, begin, end, linear.in_range[first + r] != 0, row.at<char>(1),
+             sums + (p * kRowsAtATime + r) * kPanelRows, row.at<char>(0));
+  }
 }
 
 int32_t many_rows(Call call, QuantLinear& linear) {
@@ -149,30 +175,36 @@ int32_t many_rows(Call call, QuantLinear& linear) {
           job.n >= kFewest;
   });
   const int64_t panels = ceil_div(job.n, kPanelRows), parts = ceil_div(rows, kRowsAtATime);
-  call.parallel_for(panels * parts,
-                    items_per_piece(kPanelRows * job.k * std::min(rows, kRowsAtATime)),
-                    [&](int64_t begin, int64_t end) {
-                      for (int64_t i = begin; i < end; ++i) {
-                        const int64_t first = i / panels * kRowsAtATime;
-                        multiply_panel(linear, i % panels * kPanelRows, first,
-                                       std::min(kRowsAtATime, rows - first));
-                      }
-                    });
+  const int64_t together = quant_kernels().panels;
+  call.parallel_for(
+      panels * parts,
+      std::max(together, items_per_piece(kPanelRows * job.k * std::min(rows, kRowsAtATime))),
+      [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end;) {
+          const int64_t first = i / panels * kRowsAtATime, panel = i % panels;
+          // A tile multiplies `together` panels or one.
+          const bool enough = std::min(end - i, panels - panel) >= together;
+          const int64_t count = enough ? together : 1;
+          multiply_panels(linear, panel * kPanelRows, count, first,
+                          std::min(kRowsAtATime, rows - first));
+          i += count;
+        }
+      });
   return YARD_OK;
 }
 
 }  // namespace
 
-int64_t linear_quantized_workspace(int64_t rows, int64_t k) {
+int64_t linear_quantized_workspace(int64_t rows, int64_t k, bool packed) {
   constexpr int64_t kRow = sizeof(XRow) + sizeof(XRowRest);
   constexpr int64_t kGroup = sizeof(XGroup) + sizeof(XGroupRest);
-  if (rows <= kFewRows) return rows * (blocks_of(k) * kRow + 1);
+  if (is_few(rows, packed)) return rows * (blocks_of(k) * kRow + 1);
   return ceil_div(rows, kGroupRows) * blocks_of(k) * kGroup + rows;
 }
 
-int32_t linear_quantized(Call call, const Linear& job, Format format) {
-  QuantLinear linear(job, format);
-  return linear.rows <= kFewRows ? few_rows(call, linear) : many_rows(call, linear);
+int32_t linear_quantized(Call call, const Linear& job, Format format, const uint8_t* packed) {
+  QuantLinear linear(job, format, packed);
+  return is_few(linear.rows, packed != nullptr) ? few_rows(call, linear) : many_rows(call, linear);
 }
 
 }  // namespace yard::simd

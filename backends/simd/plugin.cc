@@ -10,6 +10,7 @@
 #include "cost.h"
 #include "jobs.h"
 #include "kernels.h"
+#include "packed_weight.h"
 
 namespace yard::simd {
 namespace {
@@ -48,6 +49,11 @@ const yard_limit_t kPairLinear[] = {plugin::dtypes({YARD_BF16}, "x"),
 const yard_limit_t kQuantizedLinear[] = {
     YARD_FLOATS("x"),
     plugin::dtypes({YARD_I8, YARD_Q8_0, YARD_Q4_0, YARD_Q4_1, YARD_Q4_K, YARD_Q6_K}, "weight"),
+    inner_dense(),
+};
+const yard_limit_t kPackedLinear[] = {
+    YARD_FLOATS("x"),
+    plugin::dtypes({YARD_Q8_0, YARD_Q4_0, YARD_Q4_1}, "weight"),
     inner_dense(),
 };
 const yard_limit_t kEmbedding[] = {
@@ -148,6 +154,25 @@ double quantized_linear_cost(void*, const int64_t* fields, uint32_t) {
   return estimate(rates(), {3, each + 10 * rows / std::max(n, 1.0)}, n * size_of(fields[2]));
 }
 
+// A weight is read once for a few rows, and each row of many takes a product of a tile.
+double packed_linear_cost(void*, const int64_t* fields, uint32_t) {
+  const double rows = size_of(fields[0]), n = size_of(fields[1]);
+  const double passes = std::ceil(rows / static_cast<double>(kRowsAtATime));
+  const double each = rows <= static_cast<double>(kFewPackedRows)
+                          ? 0.25 + 0.15 * rows
+                          : 0.3 * passes + quant_kernels().product * rows;
+  return estimate(rates(), {2, each + 10 * rows / std::max(n, 1.0)}, n * size_of(fields[2]));
+}
+
+const char* const kPackingReasons[] = {
+    "the processor has none of the instructions for which weights with few bits are packed"};
+const char* const kReadsNothing[] = {nullptr};
+int32_t verify_packing(const yard_query_t*, yard_verdict_t* why) {
+  if (quant_kernels().packed.strip_rows != 0) return YARD_OK;
+  why->reason = YARD_REASON_OWN;
+  return YARD_DECLINED;
+}
+
 double matmul_cost(void*, const int64_t* fields, uint32_t) {
   return estimate_matmul(matmul_times(), size_of(fields[0]), size_of(fields[1]), size_of(fields[2]),
                          size_of(fields[3]));
@@ -213,6 +238,15 @@ void add_products(plugin::Plugin& p) {
             .limits(kQuantizedLinear)
             .workspace<linear_workspace>()
             .cost(quantized_linear_cost, kLinearReads));
+  p.add(plugin::with_state<PackedWeight>(
+      kernel<linear_packed>("linear", "default.simd_int8_packed")
+          .summary("integer dot products with a weight that was packed once")
+          .limits(kPackedLinear)
+          .verify(verify_packing, kReadsNothing)
+          .reasons(kPackingReasons)
+          .workspace<linear_packed_workspace>()
+          .cost(packed_linear_cost, kLinearReads),
+      nullptr, nullptr, "weight: W[n, k]"));
   p.add(kernel<embedding>("embedding").limits(kEmbedding).cost(cost<kExpandWork>, kRowReads));
   p.add(kernel<dequantize>("dequantize").limits(kDequantize).cost(cost<kExpandWork>, kRowReads));
   p.add(kernel<quantize_int8>("quantize_int8")

@@ -110,6 +110,28 @@ void dequantize_row(Format format, const uint8_t* row, int64_t begin, int64_t co
   }
 }
 
+void pack_panel(const PackedKernels& kernels, const QuantWeight& weight, int64_t begin, int64_t end,
+                uint8_t* out) {
+  const Format format = weight.format;
+  const int64_t blocks = blocks_of(weight.k), rows = kernels.strip_rows;
+  const int64_t elements = packed_bytes(format), scales = scale_bytes(format);
+  const uint32_t flip = kernels.plus_128 && format == Format::kQ8_0 ? 0x80808080u : 0;
+  std::memset(out, 0, static_cast<size_t>(kernels.panel_bytes(format, blocks)));
+  for (; begin < end; begin += rows, out += strip_bytes(format, rows, blocks))
+    for (int64_t b = 0; b < blocks; ++b)
+      for (int64_t r = 0; r < std::min(rows, end - begin); ++r) {
+        const uint8_t* const p =
+            weight.data + (begin + r) * weight.stride + b * block_bytes(format);
+        uint8_t* const q = out + b * elements * rows + 4 * r;
+        uint8_t* const s = out + (blocks * elements + b * scales) * rows + 2 * r;
+        for (int64_t at = 0; at < elements; at += 4) {
+          const uint32_t four = read<uint32_t>(p + scales + at) ^ flip;
+          std::memcpy(q + at * rows, &four, sizeof four);
+        }
+        for (int64_t at = 0; at < scales; at += 2) std::memcpy(s + at * rows, p + at, 2);
+      }
+}
+
 const QuantKernels* const* all_quant_kernels() {
   static constinit const QuantKernels* all[6] = {};
   static constinit pthread_once_t once = PTHREAD_ONCE_INIT;

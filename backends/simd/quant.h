@@ -101,6 +101,9 @@ using XGroupRest = XBytes<kGroupRows>;
 // Up to kFewRows rows are multiplied one by one, which is faster than unpacking a panel. If there
 // are more, kRowsAtATime rows are multiplied with a panel before the next panel is unpacked.
 inline constexpr int64_t kFewRows = 3, kRowsAtATime = 128;
+// Unpacked blocks of a panel, which fit a first-level cache with the sums of kRowsAtATime rows, and
+// panels that are multiplied together.
+inline constexpr int64_t kPanelBlocks = 16, kMostPanels = 2;
 
 constexpr int64_t blocks_of(int64_t k) { return (k + kBlock - 1) / kBlock; }
 
@@ -128,6 +131,47 @@ struct QuantWeight {
   int64_t k;
 };
 
+// A weight can be packed once, for calls that follow. Packed weights are panels of kPanelRows rows,
+// and each panel has strips of a few rows, as many as a vector has lanes. A strip holds the elements
+// of all its blocks and then their scales, as f16. Elements lie as in a WBlock, four of each row in
+// turn; if they have four bits, elements 0 to 15 of a block are the low halves of bytes, and 16 to
+// 31 are the high halves. Zeros follow the last row.
+constexpr bool is_packed(Format f) {
+  return f == Format::kQ8_0 || f == Format::kQ4_0 || f == Format::kQ4_1;
+}
+// Bytes of the elements, and of the scales, that a block has in one row.
+constexpr int64_t packed_bytes(Format f) { return f == Format::kQ8_0 ? kBlock : kBlock / 2; }
+constexpr int64_t scale_bytes(Format f) { return f == Format::kQ4_1 ? 4 : 2; }
+constexpr int64_t strip_bytes(Format f, int64_t strip_rows, int64_t blocks) {
+  constexpr int64_t kLine = 64;
+  const int64_t bytes = strip_rows * blocks * (packed_bytes(f) + scale_bytes(f));
+  return (bytes + kLine - 1) / kLine * kLine;
+}
+
+// The most rows of activations that are multiplied by packed weights without unpacking a panel.
+inline constexpr int64_t kFewPackedRows = 4;
+
+// The functions of an instruction set for packed weights.
+struct PackedKernels {
+  int64_t strip_rows = 0;  // 0 if the instruction set does not pack weights
+  bool plus_128 = false;   // whether signed elements are packed plus 128, as unsigned ones
+  // Multiplies a panel by up to kFewPackedRows rows, which are `stride` blocks apart. Writes
+  // out[row * kPanelRows + weight row].
+  void (*rows)(Format format, const uint8_t* panel, int64_t blocks, const XRow* x, int64_t stride,
+               int64_t rows, float* out) = nullptr;
+  // Like QuantKernels::unpack.
+  void (*unpack)(Format format, const uint8_t* panel, int64_t blocks, int64_t first, int64_t last,
+                 WBlock* out) = nullptr;
+
+  int64_t panel_bytes(Format f, int64_t blocks) const {
+    return kPanelRows / strip_rows * strip_bytes(f, strip_rows, blocks);
+  }
+};
+
+// Packs at most kPanelRows weight rows [begin, end) to `out`, which has panel_bytes() bytes.
+void pack_panel(const PackedKernels& kernels, const QuantWeight& weight, int64_t begin, int64_t end,
+                uint8_t* out);
+
 // The functions of an instruction set. The bits of a product depend only on its two rows.
 struct QuantKernels {
   // Multiplies weight rows [begin, end), at most kPanelRows, by a row. Writes out[0, kPanelRows);
@@ -136,12 +180,15 @@ struct QuantKernels {
   // Unpacks blocks [first, last), from a multiple of 8 on, of at most kPanelRows weight rows.
   void (*unpack)(const QuantWeight& weight, int64_t begin, int64_t end, int64_t first, int64_t last,
                  WBlock* out);
-  // Adds the products of `blocks` blocks of a panel with `rows` rows to sums[row * kPanelRows +
-  // weight row]. The groups of rows are `stride` blocks apart.
-  void (*tile)(BlockKind kind, const WBlock* panel, int64_t blocks, const XGroup* x, int64_t stride,
-               int64_t rows, float* sums);
+  // Adds the products of `blocks` blocks of `panels` panels, 1 or this->panels, with `rows` rows to
+  // sums[row * kPanelRows + weight row]. The groups of rows are `stride` blocks apart, panels are
+  // kPanelBlocks blocks apart, and the sums of panels kRowsAtATime rows apart.
+  void (*tile)(BlockKind kind, int64_t panels, const WBlock* panel, int64_t blocks, const XGroup* x,
+               int64_t stride, int64_t rows, float* sums);
   // How many consecutive elements of a row groups and panels hold: 4 or 8.
   int64_t chunk;
+  int64_t panels = 1;  // at most kMostPanels
+  PackedKernels packed = {};
   // The measured time of a product of a tile, in operations of cost.h.
   double product = 0.34;
 };

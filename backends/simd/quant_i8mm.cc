@@ -160,12 +160,33 @@ YARD_ISA void tile_rows(const WBlock* w, int64_t blocks, const XGroup* x, int64_
     }
 }
 
+// Elements of two rows become adjacent in eights.
+template <Format F>
+YARD_ISA void unpack_strip(const uint8_t* strip, int64_t blocks, int64_t first, int64_t last,
+                           int64_t lane, WBlock* out) {
+  unpack_blocks<F>(
+      strip, blocks, first, last, lane,
+      out, [lane](const int8x16_t(&v)[8], int8_t* to) __attribute__((always_inline)) {
+        to += lane * kChunk;
+        for (int i = 0; i < 8; i += 2, to += kChunk * kPanelRows) {
+          const int32x4_t a = vreinterpretq_s32_s8(v[i]), b = vreinterpretq_s32_s8(v[i + 1]);
+          vst1q_s8(to, vreinterpretq_s8_s32(vzip1q_s32(a, b)));
+          vst1q_s8(to + 2 * kChunk, vreinterpretq_s8_s32(vzip2q_s32(a, b)));
+        }
+      });
+}
+
 static_assert(kTileLanes == 2 * kWeightPairs);
 #include "quant_neon_tile.inc"
 #include "quant_tile.inc"
 
 // A few rows use sdot_row(), which reads weights once per row and does not interleave them.
-constexpr QuantKernels kKernels{sdot_row, unpack, tile, kChunk, 0.27};
+constexpr QuantKernels kKernels{.row = sdot_row,
+                                .unpack = unpack,
+                                .tile = tile,
+                                .chunk = kChunk,
+                                .packed = {kStripRows, false, sdot_packed_rows, unpack_packed},
+                                .product = 0.27};
 
 }  // namespace
 }  // namespace neon

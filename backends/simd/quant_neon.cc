@@ -220,17 +220,77 @@ YARD_ISA void tile_rows(const WBlock* w, int64_t blocks, const XGroup* x, int64_
     for (int i = 0; i < 2; ++i) vst1q_f32(to + r * kPanelRows + lane + 4 * i, sums[r][i]);
 }
 
+// Adds products of four packed rows with a row.
+template <int kFour = 0>
+YARD_ISA_INLINE int32x4_t add_packed(int32x4_t dots, const int8x16_t (&w)[8], int8x16_t x0,
+                                     int8x16_t x1) {
+  dots = sdot_lane<kFour>(dots, w[kFour], x0);
+  dots = sdot_lane<kFour>(dots, w[4 + kFour], x1);
+  if constexpr (kFour < 3) dots = add_packed<kFour + 1>(dots, w, x0, x1);
+  return dots;
+}
+
+template <Format F, int kRows>
+YARD_ISA void strip_rows(const uint8_t* strip, int64_t blocks, const XRow* x, int64_t stride,
+                         float* out) {
+  constexpr int64_t kElements = packed_bytes(F) * kStripRows, kScales = scale_bytes(F) * kStripRows;
+  const uint8_t *q = strip, *s = strip + blocks * kElements;
+  VF sums[kRows];
+  for (VF& sum : sums) sum = zero();
+  for (; blocks > 0; --blocks, q += kElements, s += kScales, ++x) {
+    int8x16_t w[8];
+    load_packed<F>(q, w);
+    const HeadPairs pairs = packed_scales<F>(s);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      const XRow& block = x[r * stride];
+      int32x4_t dots = add_packed(new_zero(), w, vld1q_s8(block.q), vld1q_s8(block.q + 16));
+      VF v;
+      if (block.rest == nullptr) [[likely]] {
+        v = vcvtq_f32_s32(dots);
+      } else {
+        const int8_t* const rest = block.rest->q;
+        dots = add_packed(vshlq_n_s32(dots, kRestBits), w, vld1q_s8(rest), vld1q_s8(rest + 16));
+        v = vcvtq_n_f32_s32(dots, kRestBits);
+      }
+      sums[r] = vfmaq_n_f32(sums[r], vmulq_f32(v, pairs.first), block.scale[0]);
+      if constexpr (kind_of(F) == BlockKind::kMinimum)
+        sums[r] = vfmaq_n_f32(sums[r], pairs.second, block.sum[0]);
+    }
+  }
+  for (int r = 0; r < kRows; ++r) store(out + r * kPanelRows, sums[r]);
+}
+
+template <Format F>
+YARD_ISA void unpack_strip(const uint8_t* strip, int64_t blocks, int64_t first, int64_t last,
+                           int64_t lane, WBlock* out) {
+  unpack_blocks<F>(
+      strip, blocks, first, last, lane,
+      out, [lane](const int8x16_t(&v)[8], int8_t* to) __attribute__((always_inline)) {
+        for (int i = 0; i < 8; ++i) vst1q_s8(to + (i * kPanelRows + lane) * 4, v[i]);
+      });
+}
+
 #include "quant_neon_tile.inc"
 #include "quant_tile.inc"
 
 #include "quant_row.inc"  // after quant_tile.inc
 
-constexpr QuantKernels kKernels{row, unpack, tile, kChunk};
+constexpr QuantKernels kKernels{.row = row,
+                                .unpack = unpack,
+                                .tile = tile,
+                                .chunk = kChunk,
+                                .packed = {kStripRows, false, packed_rows, unpack_packed}};
 
 }  // namespace
 
 void sdot_row(const QuantWeight& weight, int64_t begin, int64_t end, const XRow* x, float* out) {
   row(weight, begin, end, x, out);
+}
+
+void sdot_packed_rows(Format format, const uint8_t* panel, int64_t blocks, const XRow* x,
+                      int64_t stride, int64_t rows, float* out) {
+  packed_rows(format, panel, blocks, x, stride, rows, out);
 }
 
 }  // namespace neon

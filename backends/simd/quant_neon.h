@@ -143,6 +143,46 @@ YARD_NEON Elements elements(const uint8_t* p) {
   }
 }
 
+inline constexpr int64_t kStripRows = 4;
+
+// Four elements of each of four rows, for each four elements of a packed block.
+template <Format F>
+YARD_NEON void load_packed(const uint8_t* q, int8x16_t (&out)[8]) {
+  for (int i = 0; i < packed_bytes(F) / 4; ++i) {
+    const uint8x16_t v = vld1q_u8(q + 16 * i);
+    if constexpr (packed_bytes(F) == kBlock)
+      out[i] = vreinterpretq_s8_u8(v);
+    else
+      out[i] = low_nibbles(v), out[4 + i] = high_nibbles(v);
+  }
+}
+// The scales, and the minima if the format has them, of a block of a packed strip.
+template <Format F>
+YARD_NEON HeadPairs packed_scales(const uint8_t* s) {
+  const auto four = [](const uint8_t* at) __attribute__((always_inline)) {
+    return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(at)));
+  };
+  const float32x4_t scale = four(s);
+  if constexpr (F == Format::kQ4_1) return {scale, four(s + 8)};
+  return {scale, vmulq_n_f32(scale, -8)};
+}
+// Unpacks blocks [first, last) of a strip to rows from `lane` on of a panel. put(v, to) stores the
+// elements of four rows.
+template <Format F, class Put>
+YARD_NEON void unpack_blocks(const uint8_t* strip, int64_t blocks, int64_t first, int64_t last,
+                             int64_t lane, WBlock* out, const Put& put) {
+  constexpr int64_t kElements = packed_bytes(F) * kStripRows, kScales = scale_bytes(F) * kStripRows;
+  const uint8_t *q = strip + first * kElements, *s = strip + blocks * kElements + first * kScales;
+  for (; first < last; ++first, q += kElements, s += kScales, ++out) {
+    int8x16_t v[8];
+    load_packed<F>(q, v);
+    put(v, out->q);
+    const HeadPairs pairs = packed_scales<F>(s);
+    store(out->scale + lane, pairs.first);
+    if constexpr (kind_of(F) == BlockKind::kMinimum) store(out->other + lane, pairs.second);
+  }
+}
+
 // Returns a zero that the compiler does not copy: the instruction is free, but a copy is not.
 YARD_NEON int32x4_t new_zero() {
   int32x4_t z;
@@ -150,7 +190,9 @@ YARD_NEON int32x4_t new_zero() {
   return z;
 }
 
-// QuantKernels::row by `sdot`.
+// QuantKernels::row and PackedKernels::rows by `sdot`.
 void sdot_row(const QuantWeight& weight, int64_t begin, int64_t end, const XRow* x, float* out);
+void sdot_packed_rows(Format format, const uint8_t* panel, int64_t blocks, const XRow* x,
+                      int64_t stride, int64_t rows, float* out);
 
 }  // namespace yard::simd::neon

@@ -60,8 +60,8 @@ void add_blocks(BlockKind kind, const WBlock* panel, int64_t blocks, const XBloc
         sums[r * kPanelRows + n] = add_block(kind, panel[b], n, x[b], r, sums[r * kPanelRows + n]);
 }
 
-void tile(BlockKind kind, const WBlock* panel, int64_t blocks, const XGroup* x, int64_t stride,
-          int64_t rows, float* sums) {
+void tile(BlockKind kind, int64_t, const WBlock* panel, int64_t blocks, const XGroup* x,
+          int64_t stride, int64_t rows, float* sums) {
   for (int64_t r = 0; r < rows; r += kGroupRows)
     add_blocks(kind, panel, blocks, x + r / kGroupRows * stride, std::min(kGroupRows, rows - r),
                sums + r * kPanelRows);

@@ -3,6 +3,7 @@
 // of every instruction set that this machine has.
 #include "quant.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "testing_blocks.h"
@@ -233,8 +234,8 @@ struct Products {
     for (int64_t first = 0; first < blocks_of(k); first += 8) {
       const int64_t last = std::min(first + 8, blocks_of(k));
       kernels.unpack(weight(), 0, weights, first, last, panel);
-      kernels.tile(kind_of(format), panel, last - first, groups.data() + first, blocks_of(k), rows,
-                   sums.data());
+      kernels.tile(kind_of(format), 1, panel, last - first, groups.data() + first, blocks_of(k),
+                   rows, sums.data());
     }
     return sums;
   }
@@ -262,6 +263,104 @@ TEST(Products, AreExactAndHaveTheSameBitsInTiles) {
           }
         }
   EXPECT_EQ(&quant_kernels(), all_quant_kernels()[0]);
+}
+
+// Packs the weight of `products`, between guards that must stay as they are.
+struct PackedPanel {
+  static constexpr size_t kGuard = 64;
+  std::vector<uint8_t> bytes;
+  PackedPanel(const PackedKernels& kernels, const Products& products)
+      : bytes(2 * kGuard +
+                  static_cast<size_t>(kernels.panel_bytes(products.format, blocks_of(products.k))),
+              0xa5) {
+    pack_panel(kernels, products.weight(), 0, products.weights, bytes.data() + kGuard);
+  }
+  const uint8_t* data() const { return bytes.data() + kGuard; }
+  bool guards_intact() const {
+    const auto is_guard = [](uint8_t b) { return b == 0xa5; };
+    return std::all_of(bytes.begin(), bytes.begin() + kGuard, is_guard) &&
+           std::all_of(bytes.end() - kGuard, bytes.end(), is_guard);
+  }
+};
+
+TEST(Products, HaveTheSameBitsWithPackedWeights) {
+  int sets = 0;
+  for (const QuantKernels* const* set = all_quant_kernels(); *set != nullptr; ++set) {
+    const PackedKernels& packed = (*set)->packed;
+    if (packed.strip_rows == 0) continue;
+    ++sets;
+    for (const Format format : kFormats) {
+      if (!is_packed(format)) continue;
+      for (const int64_t k : lengths(format))
+        for (const int64_t weights : {1, 6, 11, 16}) {
+          SCOPED_TRACE(::testing::Message()
+                       << "set " << sets << ", format " << static_cast<int>(format) << ", k " << k);
+          const Products products(format, weights, k, (*set)->chunk);
+          const PackedPanel panel(packed, products);
+          ASSERT_TRUE(panel.guards_intact());
+          const int64_t blocks = blocks_of(k);
+          std::vector<XRow> x;
+          for (int64_t r = 0; r < kFewPackedRows; ++r) {
+            const std::vector<XRow>& row = products.x[static_cast<size_t>(r)].blocks;
+            x.insert(x.end(), row.begin(), row.end());
+          }
+          for (int64_t rows = 1; rows <= kFewPackedRows; ++rows) {
+            float found[kFewPackedRows * kPanelRows];
+            packed.rows(format, panel.data(), blocks, x.data(), blocks, rows, found);
+            for (int64_t r = 0; r < rows; ++r) {
+              const std::vector<float> row = products.of_row(**set, r);
+              for (int64_t n = 0; n < weights; ++n)
+                ASSERT_EQ(found[r * kPanelRows + n], row[static_cast<size_t>(n)])
+                    << "row " << r << " of " << rows << ", weight " << n;
+              for (int64_t n = weights; n < kPanelRows; ++n)
+                ASSERT_EQ(found[r * kPanelRows + n], 0);
+            }
+          }
+          std::vector<float> sums(Products::kRows * kPanelRows);
+          for (int64_t first = 0; first < blocks; first += 3) {
+            const int64_t last = std::min(first + 3, blocks);
+            WBlock unpacked[3];
+            packed.unpack(format, panel.data(), blocks, first, last, unpacked);
+            (*set)->tile(kind_of(format), 1, unpacked, last - first, products.groups.data() + first,
+                         blocks, Products::kRows, sums.data());
+          }
+          const std::vector<float> expected = products.of_tile(**set, Products::kRows);
+          for (size_t i = 0; i < sums.size(); ++i)
+            if (static_cast<int64_t>(i) % kPanelRows < weights) {
+              ASSERT_EQ(sums[i], expected[i]) << "sum " << i;
+            }
+        }
+    }
+  }
+#if defined(__x86_64__)
+  EXPECT_EQ(sets > 0, quant_kernels_avx2() != nullptr);
+#endif
+}
+
+TEST(Products, OfSeveralPanelsAreThoseOfEach) {
+  constexpr int64_t kK = 416, kBlocks = kK / kBlock, kRows = 7;
+  for (const QuantKernels* const* set = all_quant_kernels(); *set != nullptr; ++set)
+    for (const Format format : {Format::kQ8_0, Format::kQ4_1, Format::kI8}) {
+      const int64_t panels = (*set)->panels;
+      ASSERT_LE(panels, kMostPanels);
+      const BlockTensor w(format, panels * kPanelRows, kK, 3);
+      const Products products(format, kPanelRows, kK, (*set)->chunk);
+      const QuantWeight weight{format, w.row(0), stride_bytes(Tensor(w.c()), 0), kK};
+      std::vector<WBlock> panel(static_cast<size_t>(panels * kPanelBlocks));
+      std::vector<float> together(static_cast<size_t>(panels * kRowsAtATime * kPanelRows));
+      std::vector<float> alone = together;
+      constexpr int64_t kSums = kRowsAtATime * kPanelRows;
+      for (int64_t p = 0; p < panels; ++p) {
+        WBlock* const to = panel.data() + p * kPanelBlocks;
+        (*set)->unpack(weight, p * kPanelRows, (p + 1) * kPanelRows, 0, kBlocks, to);
+        (*set)->tile(kind_of(format), 1, to, kBlocks, products.groups.data(), kBlocks, kRows,
+                     alone.data() + p * kSums);
+      }
+      (*set)->tile(kind_of(format), panels, panel.data(), kBlocks, products.groups.data(), kBlocks,
+                   kRows, together.data());
+      EXPECT_EQ(together, alone) << "format " << static_cast<int>(format);
+      EXPECT_NE(together[static_cast<size_t>((panels - 1) * kSums)], 0);
+    }
 }
 
 #if defined(__aarch64__)
@@ -294,7 +393,7 @@ TEST(Products, DoNotOverflow) {
       WBlock panel[4];
       ASSERT_TRUE(round_to(x, values, 0, (*set)->chunk));
       (*set)->unpack(weight, 0, 1, 0, 4, panel);
-      (*set)->tile(BlockKind::kScale, panel, 4, x.blocks.data(), 4, 1, tile);
+      (*set)->tile(BlockKind::kScale, 1, panel, 4, x.blocks.data(), 4, 1, tile);
       const float expected = 127.0f * kLength * static_cast<float>(static_cast<int8_t>(pattern));
       EXPECT_EQ(row[0], expected);
       EXPECT_EQ(tile[0], expected);

@@ -62,6 +62,7 @@ Model::Model(Gguf file) : file_(std::move(file)) {
   const bool is_tied = file_.find("output.weight") == nullptr;
   logits = linear(is_tied ? "token_embd" : "output", vocabulary, width);
   for (int64_t i = 0; i < size("block_count"); ++i) layers.push_back(layer(i));
+  load_weights();
   file_.prefetch();  // the first token needs the whole file
 }
 
@@ -94,7 +95,7 @@ TensorView Model::tensor(const std::string& name, yard::Sizes shape, bool only_f
 }
 
 Linear Model::linear(const std::string& name, int64_t rows, int64_t columns) const {
-  Linear l{tensor(name + ".weight", {rows, columns}), {}};
+  Linear l{tensor(name + ".weight", {rows, columns}), {}, {}};
   if (file_.find(name + ".bias") != nullptr) l.bias = tensor(name + ".bias", {rows}, true);
   return l;
 }
@@ -123,6 +124,22 @@ Layer Model::layer(int64_t number) const {
   l.gate_is_both = join(l.gate, l.up), l.query_is_both = join(l.query, l.value);
   return l;
 }
+
+// [load]
+// Without an instance, calls use kernels that read the file.
+void Model::load_weights() {
+  const auto load = [](Linear& l) {
+    if (!yard_is_blocks(l.weight.c().dtype)) return;
+    auto made = yard::Instance::make("linear");
+    if (made.ok() && made->load({{"weight", l.weight}}).ok())
+      l.instance = std::make_unique<const yard::Instance>(*std::move(made));
+  };
+  for (Layer& l : layers)
+    for (Linear* const w : {&l.query, &l.key, &l.value, &l.output, &l.gate, &l.up, &l.down})
+      if (w != &l.up || !l.gate_is_both) load(*w);
+  load(logits);
+}
+// [/load]
 
 struct Session::Rows {
   int64_t count;
@@ -282,9 +299,17 @@ Status Session::feed_forward(const Rows& r, const Layer& layer) {
 }
 // [/feed_forward]
 
+Status Session::call_linear(const Linear& w, const auto&... a) {
+  if (w.instance == nullptr) return call(linear_op, a...);
+  yard::Options with;
+  with.instance = w.instance.get();
+  return profile_ == nullptr ? linear_op.with(with)(a...)
+                             : profile_->call_with(std::move(with), linear_op, a...);
+}
+
 Status Session::project(const TensorView& out, const TensorView& x, const Linear& w) {
-  if (w.bias) return call(linear_op, out, x, w.weight, std::nullopt, *w.bias);
-  return call(linear_op, out, x, w.weight, std::nullopt, std::nullopt);
+  if (w.bias) return call_linear(w, out, x, w.weight, std::nullopt, *w.bias);
+  return call_linear(w, out, x, w.weight, std::nullopt, std::nullopt);
 }
 
 Status Session::sample(const Sampling& how, int32_t* id, std::span<const int32_t> before) {

@@ -7,11 +7,13 @@
 //   for (int32_t id; session.sample({}, &id).ok() && !tokenizer.is_end(id);)
 //     session.advance({&id, 1}).or_throw();
 //
-// Weights stay in the mapped file. Any number of sessions may run a model, each on one thread at a
+// Weights stay in the mapped file. Weights with few bits are also loaded into instances of linear, so
+// that the first calls may pack them (docs/guides/calling_ops.md). Any number of sessions may run a model, each on one thread at a
 // time. A session allocates when it is constructed. advance() and sample() do not allocate, apart
 // from the runtime's work for the first calls of a form.
 #pragma once
 
+#include <yard/bound.h>
 #include <yard/yard.h>
 
 #include <memory>
@@ -30,6 +32,8 @@ namespace llm {
 struct Linear {
   yard::TensorView weight;
   std::optional<yard::TensorView> bias;
+  // The instance of `linear` that has loaded the weight, or null.
+  std::unique_ptr<const yard::Instance> instance;
 };
 
 struct Layer {
@@ -61,6 +65,7 @@ class Model {
   Linear linear(const std::string& name, int64_t rows, int64_t columns) const;
   Layer layer(int64_t number) const;
   static bool join(Linear& first, const Linear& second);
+  void load_weights();
 
   Gguf file_;
 };
@@ -109,6 +114,7 @@ class Session {
   yard::Status call_part(int64_t unread, const auto& op, const auto&... a) {
     return profile_ == nullptr ? op(a...) : profile_->call_part(unread, op, a...);
   }
+  yard::Status call_linear(const Linear& w, const auto&... a);
 
   const Model& model_;
   int64_t context_, batch_, position_ = 0, table_rows_ = 0;

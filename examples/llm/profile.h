@@ -39,6 +39,14 @@ class Profile {
     note(op.name(), (bytes_of(a) + ... + 0) - unread);
     return s;
   }
+  // Like call(), with options.
+  template <class AnyOp, class... A>
+  yard::Status call_with(yard::Options with, const AnyOp& op, const A&... a) {
+    with.result = &record_;
+    yard::Status s = op.with(with)(a...);
+    note(op.name(), (bytes_of(a) + ... + 0));
+    return s;
+  }
 
   // Returns entries by op and kernel, in the order of their first calls.
   const std::vector<Entry>& entries() const noexcept { return entries_; }
