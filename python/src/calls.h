@@ -6,8 +6,8 @@
 #include <Python.h>
 #include <yard/yard.h>
 
-#include <array>
-#include <optional>
+#include <exception>
+#include <new>
 
 #include "ref.h"
 #include "tensors.h"
@@ -31,16 +31,19 @@ class CallFrame {
   // Finds the caller's object whose memory a tensor has that the runtime has passed on.
   struct Found {
     PyObject* object = nullptr;
-    bool same = false;  // the tensor is the whole object, and not a part
+    Framework framework = Framework::kNone;  // of the object
+    bool same = false;                       // the tensor is the whole object, and not a part
   };
   static Found object_of(const yard_tensor_t& t) noexcept;
   static CallFrame* current() noexcept { return t_frame; }
 
   PyObject* failure = nullptr;    // the last exception of a kernel, owned
   PyObject* interrupt = nullptr;  // KeyboardInterrupt or SystemExit of a kernel, owned
+  bool has_gradients = false;     // an input requires a gradient, in torch's grad mode
 
  private:
-  static thread_local CallFrame* t_frame;
+  // One word of the static thread-local storage, since calls through the dynamic one cost time.
+  static thread_local constinit CallFrame* t_frame __attribute__((tls_model("initial-exec")));
   CallFrame* const outer_;
   size_t count_ = 0;
   struct alignas(TensorArg) Storage {
@@ -49,6 +52,19 @@ class CallFrame {
   Storage storage_[kMost];
 };
 
+// Runs f(), which returns an object, and translates C++ exceptions.
+template <class F>
+PyObject* guarded(const F& f) {
+  try {
+    return f();
+  } catch (const std::bad_alloc&) {
+    return PyErr_NoMemory();
+  } catch (const std::exception& e) {
+    return PyErr_Format(PyExc_RuntimeError, "%s", e.what());
+  }
+}
+
+extern PyTypeObject* g_op_type;  // yard.Op
 bool add_op_type(PyObject* module);
 
 PyObject* unicode(std::string_view text);

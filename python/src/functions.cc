@@ -43,7 +43,10 @@ PyObject* run(PyObject* function, const PythonCall& call) {
   if (PyObject* const result = PyObject_Call(function, call.args, call.kwargs)) return result;
   call.failure = Ref(take_exception());
   call.interrupted = PyErr_GivenExceptionMatches(call.failure.get(), PyExc_Exception) == 0;
-  throw Raised(exception_text(call.failure.get()));
+  const std::string text = exception_text(call.failure.get());
+  if (is_declined(call.failure.get()))
+    throw Error(Status(Code::kUnsupported, ErrorClass::kDeclined, text));
+  throw Raised(text);
 }
 
 // Texts of reasons live as long as the program.
@@ -144,9 +147,19 @@ int function_init(PyObject* self, PyObject* args, PyObject*) {
   return 0;
 }
 
+int function_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(function(self)->original);
+  return 0;
+}
+int function_clear(PyObject* self) {
+  Py_CLEAR(function(self)->original);
+  return 0;
+}
 void function_dealloc(PyObject* self) {
+  PyObject_GC_UnTrack(self);
   if (function(self)->site != nullptr) detail::undeclare_function(function(self)->site);
-  Py_XDECREF(function(self)->original);
+  function_clear(self);
   Py_XDECREF(function(self)->names);
   Py_XDECREF(function(self)->keywords);
   PyTypeObject* const type = Py_TYPE(self);
@@ -156,7 +169,7 @@ void function_dealloc(PyObject* self) {
 
 PyObject* function_call(PyObject* self, PyObject* args, PyObject* kwargs) {
   Function* const f = function(self);
-  if (f->site == nullptr) return PyErr_Format(PyExc_RuntimeError, "the function was not made");
+  if (f->original == nullptr) return PyErr_Format(PyExc_RuntimeError, "the function was not made");
   const ActiveScope scope;
   if (scope.failed()) return nullptr;
   // A call that does not fit is the caller's mistake, and no backend has failed.
@@ -187,17 +200,15 @@ PyObject* function_call(PyObject* self, PyObject* args, PyObject* kwargs) {
 PyObject* function_explain(PyObject* self, PyObject* args, PyObject* kwargs) {
   Function* const f = function(self);
   if (f->site == nullptr) return PyErr_Format(PyExc_RuntimeError, "the function was not made");
-  const ActiveScope scope;
-  if (scope.failed()) return nullptr;
   const PythonCall call{args, kwargs, {}};
   FunctionExplanation found;
   std::string problem;
   try {
-    const Released others;
-    std::optional<ScopedPolicy> inside;
-    if (scope.get() != nullptr) inside.emplace(*scope.get());
-    found = detail::explain_function(
-        *f->site, detail::erase<const PythonCall&>(std::tuple<const PythonCall&>(call)));
+    const bool done = in_active_scope([&] {
+      found = detail::explain_function(
+          *f->site, detail::erase<const PythonCall&>(std::tuple<const PythonCall&>(call)));
+    });
+    if (!done) return nullptr;
   } catch (const std::exception& e) {
     problem = e.what();
   }
@@ -221,11 +232,14 @@ PyMethodDef function_methods[] = {
 PyType_Slot function_slots[] = {{Py_tp_init, reinterpret_cast<void*>(&function_init)},
                                 {Py_tp_new, reinterpret_cast<void*>(&PyType_GenericNew)},
                                 {Py_tp_dealloc, reinterpret_cast<void*>(&function_dealloc)},
+                                {Py_tp_traverse, reinterpret_cast<void*>(&function_traverse)},
+                                {Py_tp_clear, reinterpret_cast<void*>(&function_clear)},
                                 {Py_tp_call, reinterpret_cast<void*>(&function_call)},
                                 {Py_tp_methods, function_methods},
                                 {}};
 PyType_Spec function_spec = {"yard._yard.Function", sizeof(Function), 0,
-                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, function_slots};
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+                             function_slots};
 
 template <class V>
 void implement(Changes& changes, const char* group, const char* name, const char* backend,

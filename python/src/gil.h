@@ -76,6 +76,7 @@ class Kept {
 
 // Takes the Python error as an exception object with its traceback.
 PyObject* take_exception();
+bool is_declined(PyObject* exception);  // whether it is a yard.Declined
 // Returns "ValueError: text". Needs the lock.
 std::string exception_text(PyObject* exception);
 

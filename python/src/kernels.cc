@@ -9,7 +9,9 @@
 
 #include <atomic>
 #include <cstdio>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,12 @@ namespace nb = nanobind;
 namespace yard::python {
 namespace {
 
+// The ids of kernels with autograd=True, by op. Needs the GIL.
+std::map<std::string, std::set<std::string>>& autograd_ids() {
+  static auto& ids = *new std::map<std::string, std::set<std::string>>;
+  return ids;
+}
+
 struct KernelParam {
   std::string name;
   std::vector<std::string> words;  // of an enum
@@ -31,6 +39,8 @@ struct KernelParam {
 struct PythonKernel {
   Kept function, verify, tensor_info;
   bool torch = false;  // whether it takes tensors of torch, else arrays of numpy
+  bool autograd = false;
+  int32_t device_type = 0;  // 0 means cpu
   std::vector<KernelParam> params;
   std::string op, id, backend, vendor, summary;
   std::vector<std::string> reasons, limit_fields;
@@ -71,10 +81,7 @@ int32_t translate(yard_call_t* call) {
   const char* const name = Py_TYPE(value)->tp_name;
   const char* const dot = std::strrchr(name, '.');
   const std::string_view short_name = dot != nullptr ? dot + 1 : name;
-  const Ref errors(PyImport_ImportModule("yard._errors"));
-  const Ref declined(errors ? PyObject_GetAttrString(errors.get(), "Declined") : nullptr);
-  if (!declined) PyErr_Clear();
-  if (declined && PyErr_GivenExceptionMatches(type, declined.get()) != 0)
+  if (is_declined(value))
     return fail(call->error, call->error_size, YARD_DECLINED,
                 message.substr(message.find(": ") + 2).c_str());
   if (frame != nullptr)
@@ -89,14 +96,15 @@ int32_t translate(yard_call_t* call) {
 // The arguments of one run as Python objects.
 class Arguments {
  public:
-  Arguments(const PythonKernel& kernel) : kernel_(kernel) {}
+  explicit Arguments(const PythonKernel& kernel) : kernel_(kernel) {}
+  ~Arguments() { release(); }
+  Arguments(const Arguments&) = delete;
+  Arguments& operator=(const Arguments&) = delete;
 
   bool add(const yard_value_t& v, const KernelParam& p) {
-    Ref made(object(v, p));
-    if (!made) return false;
-    objects_[count_] = made.get();
-    owned_[count_++] = std::move(made);
-    return true;
+    PyObject* const made = object(v, p);
+    if (made != nullptr) objects_[count_++] = made;
+    return made != nullptr;
   }
   PyObject* call() {
     return PyObject_Vectorcall(kernel_.function.get(), objects_, count_, nullptr);
@@ -108,9 +116,10 @@ class Arguments {
   }
   // Returns the argument whose memory nobody keeps alive and somebody still refers to, or "".
   std::string kept() {
-    for (size_t i = 0; i < count_; ++i) owned_[i] = Ref();
+    if (lent_.empty()) return "";
+    release();
     for (const bool collected : {false, true})
-      for (size_t i = 0; i < lent_.size() && !lent_.empty(); ++i) {
+      for (size_t i = 0; i < lent_.size(); ++i) {
         if (Py_REFCNT(lent_[i].first.get()) == 1) continue;
         if (collected) return lent_[i].second;
         PyGC_Collect();  // locals of the kernel may be parts of a cycle
@@ -120,6 +129,9 @@ class Arguments {
   }
 
  private:
+  void release() {
+    while (count_ > 0) Py_DECREF(objects_[--count_]);
+  }
   PyObject* object(const yard_value_t& v, const KernelParam& p) {
     switch (v.tag) {
       case YARD_TAG_TENSOR: return tensor(*v.u.tensor, p);
@@ -144,11 +156,11 @@ class Arguments {
   }
   PyObject* tensor(const yard_tensor_t& t, const KernelParam& p) {
     const CallFrame::Found own = CallFrame::object_of(t);
-    if (own.object != nullptr && own.same) {
-      const Framework f = class_of(own.object).framework;
-      if (f == (kernel_.torch ? Framework::kTorch : Framework::kNumpy))
-        return Py_NewRef(own.object);
-    }
+    if (const CallFrame* const frame = CallFrame::current();
+        frame != nullptr && frame->has_gradients && !own.same)
+      return PyErr_Format(PyExc_TypeError, "it is a copy, which has no gradient");
+    if (own.same && own.framework == (kernel_.torch ? Framework::kTorch : Framework::kNumpy))
+      return Py_NewRef(own.object);
     Ref lent(lend_tensor(t, own.object, !p.written));
     if (!lent) return nullptr;
     // DLPack and buffers cannot have these dtypes, so the kernel gets the yard.Tensor.
@@ -159,8 +171,7 @@ class Arguments {
   }
 
   const PythonKernel& kernel_;
-  PyObject* objects_[YARD_MAX_ARGS];
-  Ref owned_[YARD_MAX_ARGS];
+  PyObject* objects_[YARD_MAX_ARGS];  // owned
   size_t count_ = 0;
   std::vector<std::pair<Ref, std::string>> lent_;
 };
@@ -300,6 +311,8 @@ std::shared_ptr<PythonKernel> read_kernel(const nb::dict& fields) {
   k->tensor_info.set(nb::object(fields["tensor_info"]).ptr());
   if (!fields["verify"].is_none()) k->verify.set(nb::object(fields["verify"]).ptr());
   k->torch = text_of(fields, "tensors") == "torch";
+  k->autograd = nb::cast<bool>(fields["autograd"]);
+  k->device_type = nb::cast<int32_t>(fields["device_type"]);
   k->reasons = nb::cast<std::vector<std::string>>(fields["reasons"]);
   for (const std::string& r : k->reasons) k->reason_texts.push_back(r.c_str());
   for (const nb::handle p : fields["params"])
@@ -341,7 +354,7 @@ void add_to(Changes& changes, const std::shared_ptr<PythonKernel>& k, const nb::
     d.backend = k->backend.c_str();
     plugin::Backend b(k->backend.c_str());
     if (!k->vendor.empty()) b.vendor(k->vendor.c_str());
-    b.summary("Kernels in Python");
+    b.summary("Kernels in Python").device(k->device_type);
     changes.add_backend(b);
   }
   changes.add_kernel(d, k);
@@ -357,6 +370,7 @@ void register_kernel(const nb::dict& fields) {
   Changes changes;
   add_to(changes, k, fields);
   check(apply(std::move(changes)), k->op);
+  if (k->autograd) autograd_ids()[k->op].insert(k->id);
 }
 
 void register_op(const std::string& schema, const std::string& summary,
@@ -375,10 +389,13 @@ void register_op(const std::string& schema, const std::string& summary,
 // Removes a kernel, or an op without a kernel's id, and waits until no call uses it.
 void unregister(const std::string& op, const std::string& id) {
   Changes changes;
-  if (id.empty())
+  if (id.empty()) {
     changes.remove_op(op);
-  else
+    autograd_ids().erase(op);
+  } else {
     changes.remove_kernel(op, id);
+    if (const auto of = autograd_ids().find(op); of != autograd_ids().end()) of->second.erase(id);
+  }
   Result<Ticket> ticket = [&] {
     const Released others;
     return Runtime::shared().apply(std::move(changes));
@@ -398,6 +415,16 @@ void unregister(const std::string& op, const std::string& id) {
 
 }  // namespace
 
+bool has_autograd_kernel(const std::string& op) {
+  const auto of = autograd_ids().find(op);
+  return of != autograd_ids().end() && !of->second.empty();
+}
+std::vector<std::string> autograd_kernels(const std::string& op) {
+  const auto of = autograd_ids().find(op);
+  if (of == autograd_ids().end()) return {};
+  return {of->second.begin(), of->second.end()};
+}
+
 PyObject* take_exception() {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
@@ -406,6 +433,13 @@ PyObject* take_exception() {
   Py_XDECREF(type);
   Py_XDECREF(trace);
   return value;
+}
+
+bool is_declined(PyObject* exception) {
+  const Ref errors(PyImport_ImportModule("yard._errors"));
+  const Ref declined(errors ? PyObject_GetAttrString(errors.get(), "Declined") : nullptr);
+  if (!declined) PyErr_Clear();
+  return declined && PyErr_GivenExceptionMatches(exception, declined.get()) != 0;
 }
 
 std::string exception_text(PyObject* exception) {

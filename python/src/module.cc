@@ -7,6 +7,7 @@
 #include <yard/version.h>
 #include <yard/yard.h>
 
+#include "bound.h"
 #include "calls.h"
 #include "functions.h"
 #include "gil.h"
@@ -105,8 +106,8 @@ nb::list verify_kernels(const std::string& op, const std::string& kernel, const 
 
 NB_MODULE(_yard, m) {
   nb::set_leak_warnings(false);  // programs end with ops and kernels registered
-  if (!add_own_type(m.ptr()) || !add_op_type(m.ptr()) || !add_policy_type(m.ptr()) ||
-      !add_functions(m.ptr()))
+  if (!add_own_type(m.ptr()) || !add_op_type(m.ptr()) || !add_handle_type(m.ptr()) ||
+      !add_policy_type(m.ptr()) || !add_functions(m.ptr()))
     nb::raise_python_error();
   m.attr("version") = YARD_VERSION;
   m.def("schemas", &schemas);

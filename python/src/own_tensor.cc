@@ -2,6 +2,7 @@
 // The class yard.Tensor.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "ref.h"
 #include "tensors.h"
@@ -35,7 +36,8 @@ struct OwnTensor {
   int64_t dims[2 * YARD_MAX_RANK];
   Py_ssize_t byte_strides[YARD_MAX_RANK];
   Py_buffer buffer;
-  PyObject* owner;  // of borrowed memory; may be null
+  PyObject* owner;     // of borrowed memory; may be null
+  Py_ssize_t exports;  // buffers over this tensor
   bool has_buffer, read_only;
 };
 
@@ -127,9 +129,22 @@ PyObject* own_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return made.release();
 }
 
+int own_traverse(PyObject* o, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(o));
+  if (own(o)->has_buffer) Py_VISIT(own(o)->buffer.obj);
+  Py_VISIT(own(o)->owner);
+  return 0;
+}
+int own_clear(PyObject* o) {
+  if (own(o)->exports > 0) return 0;  // the collector will clear these, which end the cycle too
+  own(o)->t.data = nullptr;
+  if (std::exchange(own(o)->has_buffer, false)) PyBuffer_Release(&own(o)->buffer);
+  Py_CLEAR(own(o)->owner);
+  return 0;
+}
 void own_dealloc(PyObject* o) {
-  if (own(o)->has_buffer) PyBuffer_Release(&own(o)->buffer);
-  Py_XDECREF(own(o)->owner);
+  PyObject_GC_UnTrack(o);
+  own_clear(o);
   PyTypeObject* const type = Py_TYPE(o);
   type->tp_free(o);
   Py_DECREF(type);
@@ -174,8 +189,10 @@ int own_getbuffer(PyObject* o, Py_buffer* to, int flags) {
   }
   Py_INCREF(o);
   to->obj = o;
+  ++self->exports;
   return 0;
 }
+void own_releasebuffer(PyObject* o, Py_buffer*) { --own(o)->exports; }
 
 PyObject* own_dlpack(PyObject* o, PyObject*, PyObject*) {
   struct Kept {
@@ -249,7 +266,10 @@ PyType_Slot own_slots[] = {
     {Py_tp_repr, reinterpret_cast<void*>(&own_repr)},
     {Py_tp_methods, own_methods},
     {Py_tp_getset, own_members},
+    {Py_tp_traverse, reinterpret_cast<void*>(&own_traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(&own_clear)},
     {Py_bf_getbuffer, reinterpret_cast<void*>(&own_getbuffer)},
+    {Py_bf_releasebuffer, reinterpret_cast<void*>(&own_releasebuffer)},
     {Py_tp_doc,
      const_cast<char*>(
          "Tensor(buffer, dtype, shape, strides=None)\n--\n\n"
@@ -257,7 +277,8 @@ PyType_Slot own_slots[] = {
          ">>> import yard\n>>> yard.Tensor(bytes(2 * 20), 'q4_1', (2, 32))\n"
          "yard.Tensor(dtype='q4_1', shape=(2, 32))")},
     {}};
-PyType_Spec own_spec = {"yard.Tensor", sizeof(OwnTensor), 0, Py_TPFLAGS_DEFAULT, own_slots};
+PyType_Spec own_spec = {"yard.Tensor", sizeof(OwnTensor), 0,
+                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, own_slots};
 
 }  // namespace
 

@@ -17,6 +17,7 @@ namespace {
 
 PyObject* g_variable = nullptr;  // the ContextVar; its value is a Node or None
 PyTypeObject* g_node_type = nullptr;
+bool g_entered = false;  // whether a policy was ever entered; under the GIL
 
 struct Node {  // does not change
   PyObject ob_base;
@@ -120,6 +121,7 @@ PyObject* make_node(const void* entered_by, PyObject* outer, const Scope& scope)
 
 PyObject* enter(PyObject* self, PyObject*) {
   Entry* const e = entry(self);
+  g_entered = true;
   if (e->scope == nullptr) return PyErr_Format(PyExc_RuntimeError, "the policy was not made");
   PyObject* now = nullptr;
   if (!find_node(now)) return nullptr;
@@ -186,6 +188,10 @@ PyType_Spec node_spec = {"yard._yard.Node", sizeof(Node), 0,
 }  // namespace
 
 ActiveScope::ActiveScope() {
+  if (!g_entered) {
+    node_ = Py_NewRef(Py_None);
+    return;
+  }
   if (find_node(node_) && node_ != Py_None) scope_ = node(node_)->scope;
 }
 

@@ -6,6 +6,10 @@
 #include <Python.h>
 #include <yard/policy.h>
 
+#include <optional>
+
+#include "gil.h"
+
 namespace yard::python {
 
 // The Scope of the calls that Python code makes now.
@@ -22,6 +26,19 @@ class ActiveScope {
   PyObject* node_ = nullptr;
   const Scope* scope_ = nullptr;
 };
+
+// Runs f() in the Scope of the Python code, without the GIL. Returns false with a Python error if
+// the Scope cannot be found.
+template <class F>
+bool in_active_scope(const F& f) {
+  const ActiveScope scope;
+  if (scope.failed()) return false;
+  const Released others;
+  std::optional<ScopedPolicy> inside;
+  if (scope.get() != nullptr) inside.emplace(*scope.get());
+  f();
+  return true;
+}
 
 bool add_policy_type(PyObject* module);
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "gil.h"
+#include "kernels.h"
 
 namespace yard::python {
 namespace {
@@ -51,6 +52,11 @@ bool Reading::place(PyObject* const* args, size_t count, PyObject* names) {
     if (!place_named(PyTuple_GET_ITEM(names, i), args[count + static_cast<size_t>(i)]))
       return false;
   return true;
+}
+
+void Reading::place_rest(PyObject* const* values) noexcept {
+  for (size_t i = 0; i < op_.params.size(); ++i)
+    if (values_[i] == nullptr) values_[i] = values[i];
 }
 
 bool Reading::place_named(PyObject* name, PyObject* value) {
@@ -102,29 +108,34 @@ bool Reading::read_tensor(const Param& p, PyObject* object, const yard_tensor_t*
     PyErr_Format(PyExc_ValueError, "a call takes at most %zu tensors", CallFrame::kMost);
     return false;
   }
-  const TensorClass of = class_of(object);
+  const TensorClass of = class_of(object);  // a copy, because reading may run code
   TensorArg& arg = frame_.add();
   if (!arg.read(object, of, p.written)) return false;
-  if (of.framework == Framework::kTorch) {
-    if (grads_ < 0) grads_ = grad_mode() ? 1 : 0;
-    if (grads_ == 1) {
-      const int needs = requires_grad(object);
-      if (needs < 0) return false;
-      if (needs > 0) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "it requires a gradient, which Switchyard does not compute; call within "
-                        "torch.no_grad(), or detach() the tensor");
-        return false;
-      }
-    }
-  }
+  if (of.framework == Framework::kTorch && grads_ != 0 && !check_gradient(p, object)) return false;
   if (like_ == nullptr && of.framework != Framework::kNone) like_ = &arg, like_class_ = of;
   arg.t.origin = &arg;  // see CallFrame::object_of()
   to = &arg.t;
   return true;
 }
 
-bool Reading::read_list(const Param& p, PyObject* object, Value& to) {
+bool Reading::check_gradient(const Param& p, PyObject* object) {
+  if (grads_ < 0) grads_ = grad_mode() ? 1 : 0;
+  const int needs = grads_ == 1 ? requires_grad(object) : 0;
+  if (needs <= 0) return needs == 0;
+  if (p.written || !has_autograd_kernel(op_.name)) {
+    PyErr_SetString(PyExc_RuntimeError,
+                    p.written ? "it requires a gradient, and the call writes to it; call within "
+                                "torch.no_grad(), or detach() the tensor"
+                              : "it requires a gradient, which Switchyard does not compute; call "
+                                "within torch.no_grad(), detach() the tensor, or write a kernel "
+                                "with autograd=True");
+    return false;
+  }
+  frame_.has_gradients = true;
+  return true;
+}
+
+bool Reading::read_list(const Param& p, PyObject* object, yard_value_t& to) {
   if (!PyList_Check(object) && !PyTuple_Check(object)) {
     PyErr_Format(PyExc_TypeError, "expected a list of tensors, got %s", Py_TYPE(object)->tp_name);
     return false;
@@ -137,77 +148,78 @@ bool Reading::read_list(const Param& p, PyObject* object, Value& to) {
   for (size_t i = 0; i < list.size(); ++i)
     if (!read_tensor(p, PyTuple_GET_ITEM(items.get(), static_cast<Py_ssize_t>(i)), list[i]))
       return false;
-  items_.push_back(std::move(items));
-  to =
-      Value(yard_value_t{YARD_TAG_LIST, static_cast<uint32_t>(list.size()), {.list = list.data()}});
+  kept_.push_back(std::move(items));
+  to = {YARD_TAG_LIST, static_cast<uint32_t>(list.size()), {.list = list.data()}};
   return true;
 }
 
-bool Reading::read_scalar(const Param& p, PyObject* object, Value& to) {
+bool Reading::read_scalar(const Param& p, PyObject* object, yard_value_t& to) {
   switch (p.kind) {
     case 'i': {
       const Ref number(PyNumber_Index(object));
       if (!number) return false;
-      const int64_t n = PyLong_AsLongLong(number.get());
-      if (n == -1 && PyErr_Occurred()) return false;
-      to = Value(n);
-      return true;
+      to = {YARD_TAG_INT, 0, {.i = PyLong_AsLongLong(number.get())}};
+      return to.u.i != -1 || !PyErr_Occurred();
     }
-    case 'f': {
-      const double f = PyFloat_AsDouble(object);
-      if (f == -1 && PyErr_Occurred()) return false;
-      to = Value(f);
-      return true;
-    }
-    case 'b': {
-      if (!PyBool_Check(object)) {
-        PyErr_Format(PyExc_TypeError, "expected True or False, got %s", Py_TYPE(object)->tp_name);
-        return false;
-      }
-      to = Value(object == Py_True);
-      return true;
-    }
-    default: {
-      Py_ssize_t size = 0;
-      const char* const text =
-          PyUnicode_Check(object) ? PyUnicode_AsUTF8AndSize(object, &size) : nullptr;
-      if (text == nullptr) {
-        if (!PyErr_Occurred())
-          PyErr_Format(PyExc_TypeError, "expected a string, got %s", Py_TYPE(object)->tp_name);
-        return false;
-      }
-      to = Value(std::string_view(text, static_cast<size_t>(size)));
-      return true;
-    }
+    case 'f':
+      to = {YARD_TAG_FLOAT, 0, {.f = PyFloat_AsDouble(object)}};
+      return to.u.f != -1 || !PyErr_Occurred();
+    case 'b':
+      to = {YARD_TAG_BOOL, 0, {.i = object == Py_True}};
+      if (PyBool_Check(object)) return true;
+      PyErr_Format(PyExc_TypeError, "expected True or False, got %s", Py_TYPE(object)->tp_name);
+      return false;
+    default: break;
   }
+  if (!PyUnicode_Check(object)) {
+    PyErr_Format(PyExc_TypeError, "expected a string, got %s", Py_TYPE(object)->tp_name);
+    return false;
+  }
+  Py_ssize_t size = 0;
+  const char* const text = PyUnicode_AsUTF8AndSize(object, &size);
+  if (text == nullptr) return false;
+  const std::string_view word(text, static_cast<size_t>(size));
+  if (p.kind == 'e') return read_word(p, word, to);
+  to = {YARD_TAG_STRING, static_cast<uint32_t>(size), {.string = text}};
+  return true;
+}
+
+bool Reading::read_word(const Param& p, std::string_view word, yard_value_t& to) {
+  std::string known;
+  for (size_t i = 0; i < p.words.size(); ++i) {
+    if (p.words[i] == word) {
+      to = {YARD_TAG_INT, 0, {.i = static_cast<int64_t>(i)}};
+      return true;
+    }
+    known += (i == 0 ? "" : i + 1 < p.words.size() ? ", " : " or ") + p.words[i];
+  }
+  raise_status(
+      Status(Code::kInvalidArgument, op_.name + ": invalid argument '" + p.text + "': expected " +
+                                         known + ", got '" + std::string(word) + "'"),
+      op_.name.c_str());
+  return false;
 }
 
 bool Reading::read_one(size_t i) {
   const Param& p = op_.params[i];
   PyObject* const object = values_[i];
-  const bool is_tensor = p.kind == 't' || p.kind == 'l';
-  if (object == nullptr || (object == Py_None && (is_tensor || p.default_value))) {
-    if (is_tensor && !p.optional) {
-      PyErr_Format(PyExc_TypeError, "op '%s' needs argument '%s'", op_.name.c_str(),
-                   p.text.c_str());
-      return false;
-    }
-    if (!is_tensor && !p.default_value) {
-      PyErr_Format(PyExc_TypeError, "op '%s' needs argument '%s'", op_.name.c_str(),
-                   p.text.c_str());
-      return false;
-    }
-    set(i, is_tensor ? Value(nullptr) : *p.default_value);
-    return true;
+  yard_value_t& to = cells_[i];
+  const bool has_default = p.default_value.tag != YARD_TAG_NONE;
+  if (object == nullptr || (object == Py_None && (p.is_tensor() || has_default))) {
+    to = p.default_value;
+    if (has_default || (p.is_tensor() && p.optional)) return true;
+    PyErr_Format(PyExc_TypeError, "op '%s' needs argument '%s'", op_.name.c_str(), p.text.c_str());
+    return false;
   }
-  Value v(nullptr);
-  const yard_tensor_t* t = nullptr;
-  const bool ok = p.kind == 't'   ? read_tensor(p, object, t)
-                  : p.kind == 'l' ? read_list(p, object, v)
-                                  : read_scalar(p, object, v);
-  if (!ok) return name_argument(op_, p), false;
-  set(i, t != nullptr ? Value(yard_value_t{YARD_TAG_TENSOR, 0, {.tensor = t}}) : v);
-  return true;
+  bool ok;
+  if (p.kind == 't') {
+    to = {YARD_TAG_TENSOR, 0, {}};
+    ok = read_tensor(p, object, to.u.tensor);
+  } else {
+    ok = p.kind == 'l' ? read_list(p, object, to) : read_scalar(p, object, to);
+  }
+  if (!ok) name_argument(op_, p);
+  return ok;
 }
 
 bool Reading::read(bool allocate) {
@@ -216,7 +228,7 @@ bool Reading::read(bool allocate) {
     if (op_.params[i].output && (values_[i] == nullptr || values_[i] == Py_None)) {
       complete &= op_.params[i].optional;
       values_[i] = nullptr;
-      set(i, Value(nullptr));
+      cells_[i] = {};
     } else if (!read_one(i)) {
       return false;
     }
@@ -226,44 +238,39 @@ bool Reading::read(bool allocate) {
 
 // Finds the outputs of the call among those of earlier calls, or asks the runtime.
 bool Reading::infer(std::vector<InferredOutput>& to) {
-  std::string key;
-  std::vector<Arg> inputs;
-  const auto add = [&](const auto& v) { key.append(reinterpret_cast<const char*>(&v), sizeof v); };
-  const auto add_tensor = [&](const yard_tensor_t& t) {
-    add(t.dtype), add(t.ndim), add(t.device);
-    key.append(reinterpret_cast<const char*>(t.shape),
-               static_cast<size_t>(t.ndim) * sizeof(int64_t));
-  };
+  FormKey key;
   for (size_t i = 0; i < op_.params.size(); ++i) {
     if (op_.params[i].output) continue;
-    inputs.push_back(args_[i]);
-    const yard_value_t v = args_[i].value.c();
-    add(v.tag);
+    const yard_value_t& v = cells_[i];
+    key.add(v.tag);
     switch (v.tag) {
       case YARD_TAG_NONE: break;
-      case YARD_TAG_TENSOR: add_tensor(*v.u.tensor); break;
+      case YARD_TAG_TENSOR: key.add(*v.u.tensor); break;
       case YARD_TAG_LIST:
-        add(v.count);
-        for (uint32_t j = 0; j < v.count; ++j) add_tensor(*v.u.list[j]);
+        key.add(v.count);
+        for (uint32_t j = 0; j < v.count; ++j) key.add(*v.u.list[j]);
         break;
       case YARD_TAG_STRING:
-        add(v.count);
-        key.append(v.u.string, v.count);
+        key.add(v.count);
+        key.add(v.u.string, v.count);
         break;
-      default: add(v.u.i);
+      default: key.add(v.u.i);
     }
   }
   for (const Inferred& i : op_.inferred) {
-    if (i.key != key || i.outputs.empty()) continue;
+    if (i.key != key.get() || i.outputs.empty()) continue;
     for (const InferredOutput& o : i.outputs) to.push_back(o.copy());
     return true;
   }
+  std::vector<Arg> inputs;
+  for (size_t i = 0; i < op_.params.size(); ++i)
+    if (!op_.params[i].output) inputs.push_back(Arg(Value(cells_[i])));
   const auto found = [&] {
     const Released others;
     return Runtime::shared().infer(op_.name, std::span<const Arg>(inputs));
   }();
   if (!found.ok()) return raise_status(found.status(), op_.name.c_str()), false;
-  Inferred made{std::move(key), {}};
+  Inferred made{std::string(key.get()), {}};
   for (const TensorView& v : *found) {
     Ref shape(PyTuple_New(v.rank()));
     if (!shape) return false;
@@ -295,13 +302,15 @@ bool Reading::add_outputs(bool allocate) {
       const auto rank = static_cast<size_t>(PyTuple_GET_SIZE(shape.get()));
       for (size_t d = 0; d < rank; ++d)
         sizes[d] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape.get(), static_cast<Py_ssize_t>(d)));
-      set(i, Value(views_.emplace_back(nullptr, dtype, Sizes(std::span(sizes, rank)))));
+      const TensorView& view =
+          views_.emplace_back(nullptr, dtype, Sizes(std::span(sizes, rank)), Sizes(),
+                              Device{like_ != nullptr ? like_->t.device.type : 1,
+                                     like_ != nullptr ? like_->t.device.index : 0});
+      cells_[i] = {YARD_TAG_TENSOR, 0, {.tensor = &view.c()}};
       continue;
     }
-    made_[i] = Ref(make_tensor(*like_, like_class_, dtype, shape.get()));
-    if (!made_[i]) return false;
-    values_[i] = made_[i].get();
-    if (!read_one(i)) return false;
+    values_[i] = kept_.emplace_back(make_tensor(*like_, like_class_, dtype, shape.get())).get();
+    if (values_[i] == nullptr || !read_one(i)) return false;
   }
   return true;
 }

@@ -59,6 +59,30 @@ Match match(PyTypeObject* type, const char* module, const char* first, const cha
   return derived ? Match::kDerived : Match::kOther;
 }
 
+// The beginning of arrays and dtypes of numpy, which its C interface states for versions 1 and 2.
+struct NumpyDtype {
+  PyObject ob_base;
+  PyTypeObject* type;
+  char kind, letter, byte_order;
+};
+struct NumpyArray {
+  PyObject ob_base;
+  char* data;
+  int ndim;
+  const Py_ssize_t *shape, *byte_strides;
+  PyObject* base;
+  const NumpyDtype* dtype;
+  int flags;
+  static constexpr int kCompact = 1, kWriteable = 0x400;
+};
+bool knows_numpy_arrays() {
+  const Ref version = attribute(imported("numpy"), "__version__");
+  const char* const text =
+      version && PyUnicode_Check(version.get()) ? PyUnicode_AsUTF8(version.get()) : nullptr;
+  if (text == nullptr) PyErr_Clear();
+  return text != nullptr && (text[0] == '1' || text[0] == '2') && text[1] == '.';
+}
+
 TensorClass classify(PyTypeObject* type) {
   TensorClass to{type};
   if (type == g_own_type) {
@@ -74,7 +98,8 @@ TensorClass classify(PyTypeObject* type) {
     return to;
   }
   if (numpy == Match::kIs) {
-    to.source = Source::kBuffer, to.framework = Framework::kNumpy;
+    to.source = knows_numpy_arrays() ? Source::kNumpy : Source::kBuffer;
+    to.framework = Framework::kNumpy;
     return to;
   }
   if (torch == Match::kDerived || numpy == Match::kDerived) {
@@ -90,21 +115,41 @@ TensorClass classify(PyTypeObject* type) {
   return to;
 }
 
-// The dtype of a buffer's elements, or one with 0 bits.
+// The dtype for a letter of the module `struct`, or one with 0 bits.
+constexpr yard_dtype_t letter_dtype(char letter) {
+  switch (letter) {
+    case '?': return {6, 8, 1};
+    case 'b': return {0, 8, 1};
+    case 'h': return {0, 16, 1};
+    case 'i': return {0, 32, 1};
+    case 'l':
+    case 'q':
+    case 'n': return {0, 64, 1};
+    case 'B': return {1, 8, 1};
+    case 'H': return {1, 16, 1};
+    case 'I': return {1, 32, 1};
+    case 'L':
+    case 'Q':
+    case 'N': return {1, 64, 1};
+    case 'e': return {2, 16, 1};
+    case 'f': return {2, 32, 1};
+    case 'd': return {2, 64, 1};
+    default: return {};
+  }
+}
 yard_dtype_t buffer_dtype(const Py_buffer& b) {
   const char* f = b.format != nullptr ? b.format : "B";
   if (*f == '@' || *f == '=' || *f == '<') ++f;
-  if (f[0] == '\0' || f[1] != '\0' || b.itemsize < 1 || b.itemsize > 8) return {};
-  const auto bits = static_cast<uint8_t>(8 * b.itemsize);
-  if (*f == '?') return {6, bits, 1};
-  if (std::strchr("bhilqn", *f) != nullptr) return {0, bits, 1};
-  if (std::strchr("BHILQN", *f) != nullptr) return {1, bits, 1};
-  if (std::strchr("efd", *f) != nullptr) return {2, bits, 1};
-  return {};
+  if (f[0] == '\0' || f[1] != '\0') return {};
+  const yard_dtype_t to = letter_dtype(*f);
+  return to.bits == 8 * b.itemsize ? to : yard_dtype_t{};
 }
 
-// A view of torch may stand for the negative of its memory.
-bool is_plain(PyObject* torch_tensor) {
+// A view of torch may stand for the negative of its memory. Such a view is the imaginary part of
+// complex numbers, so its address is odd in units of elements, and other tensors need no call.
+bool is_plain(PyObject* torch_tensor, const DlTensor& t) {
+  const auto address = reinterpret_cast<uintptr_t>(t.data) + t.byte_offset;
+  if ((address & (t.dtype.bits / 8)) == 0) return true;
   static PyObject* const name = PyUnicode_InternFromString("is_neg");
   const Ref negative(PyObject_CallMethodNoArgs(torch_tensor, name));
   if (!negative) return false;
@@ -115,17 +160,20 @@ bool is_plain(PyObject* torch_tensor) {
 
 }  // namespace
 
-TensorClass class_of(PyObject* object) {
-  static auto& known = *new std::vector<TensorClass>;  // under the GIL
+const TensorClass& class_of(PyObject* object) {
+  constexpr size_t kMost = 64;
+  static TensorClass known[kMost + 1];  // under the GIL
+  static size_t count = 0;
   PyTypeObject* const type = Py_TYPE(object);
-  for (const TensorClass& c : known)
-    if (c.type == type) return c;
-  TensorClass made = classify(type);
+  for (size_t i = 0; i < count; ++i)
+    if (known[i].type == type) return known[i];
+  const TensorClass made = classify(type);
+  TensorClass& to = known[count] = made;
   // A class without tensors may become one, and programs may make any number of classes.
-  if (made.source == Source::kNone || known.size() >= 64) return made;
+  if (made.source == Source::kNone || count == kMost) return to;
   Py_INCREF(type);  // so that its address stays its own
-  known.push_back(made);
-  return made;
+  ++count;
+  return to;
 }
 
 bool TensorArg::take(const DlTensor& from) {
@@ -138,7 +186,7 @@ bool TensorArg::take(const DlTensor& from) {
 }
 
 bool TensorArg::read(PyObject* from, const TensorClass& of, bool writes) {
-  object = from;
+  object = from, framework = of.framework;
   switch (of.source) {
     case Source::kExchange: {
       DlTensor borrowed;
@@ -146,18 +194,21 @@ bool TensorArg::read(PyObject* from, const TensorClass& of, bool writes) {
         if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "its class gave no tensor");
         return false;
       }
-      return (of.framework != Framework::kTorch || is_plain(from)) && take(borrowed);
+      return (of.framework != Framework::kTorch || is_plain(from, borrowed)) && take(borrowed);
     }
     case Source::kOwn: return read_own(from, writes, t);
+    case Source::kNumpy: return read_numpy(writes);
     case Source::kBuffer: return read_buffer(writes);
     case Source::kTorch: {
-      if (!is_plain(from)) return false;
       // detach(), since torch refuses to export tensors that require gradients.
       static PyObject* const detach = PyUnicode_InternFromString("detach");
       const Ref plain(PyObject_CallMethodNoArgs(from, detach));
       if (!plain) return false;
       const Ref capsule(PyObject_CallMethod(plain.get(), "__dlpack__", nullptr));
-      return capsule && read_capsule(capsule.get(), writes);
+      if (!capsule || !read_capsule(capsule.get(), writes)) return false;
+      DlTensor read;
+      std::memcpy(&read, &t, sizeof read);
+      return is_plain(from, read);
     }
     case Source::kDlpack: {
       const Ref capsule(PyObject_CallMethod(from, "__dlpack__", nullptr));
@@ -176,13 +227,42 @@ bool TensorArg::read(PyObject* from, const TensorClass& of, bool writes) {
   return false;
 }
 
+static bool refuse_read_only() {
+  PyErr_SetString(PyExc_ValueError, "its memory is read-only, and the call writes to it");
+  return false;
+}
+
+bool TensorArg::read_numpy(bool writes) {
+  const auto& a = *reinterpret_cast<const NumpyArray*>(object);
+  const yard_dtype_t dtype = letter_dtype(a.dtype->letter);
+  // The buffer protocol explains what is wrong.
+  if (dtype.bits == 0 || a.dtype->byte_order == '>' || a.ndim > YARD_MAX_RANK)
+    return read_buffer(writes);
+  if (writes && (a.flags & NumpyArray::kWriteable) == 0) return refuse_read_only();
+  t = {a.data, {1, 0}, a.ndim, dtype, shape_, nullptr, 0, 0, nullptr};
+  for (int i = 0; i < a.ndim; ++i) shape_[i] = a.shape[i];
+  if ((a.flags & NumpyArray::kCompact) != 0) return true;
+  return take_strides(a.byte_strides, dtype.bits / 8);
+}
+
+bool TensorArg::take_strides(const Py_ssize_t* bytes, Py_ssize_t item) {
+  t.strides = strides_;
+  for (int i = 0; i < t.ndim; ++i) {
+    if (bytes[i] % item != 0) {
+      PyErr_Format(PyExc_ValueError,
+                   "a stride of %zd bytes is no multiple of its elements of %zd bytes", bytes[i],
+                   item);
+      return false;
+    }
+    strides_[i] = bytes[i] / item;
+  }
+  return true;
+}
+
 bool TensorArg::read_buffer(bool writes) {
   if (PyObject_GetBuffer(object, &buffer_, PyBUF_RECORDS_RO) != 0) return false;
   held_ = Held::kBuffer;
-  if (writes && buffer_.readonly) {
-    PyErr_SetString(PyExc_ValueError, "its memory is read-only, and the call writes to it");
-    return false;
-  }
+  if (writes && buffer_.readonly) return refuse_read_only();
   t = {buffer_.buf, {1, 0}, buffer_.ndim, buffer_dtype(buffer_), buffer_.shape, nullptr,
        0,           0,      nullptr};
   if (t.dtype.bits == 0) {
@@ -196,17 +276,7 @@ bool TensorArg::read_buffer(bool writes) {
     return false;
   }
   if (t.ndim == 0 || PyBuffer_IsContiguous(&buffer_, 'C')) return true;
-  t.strides = strides_;
-  for (int i = 0; i < t.ndim; ++i) {
-    if (buffer_.strides[i] % buffer_.itemsize != 0) {
-      PyErr_Format(PyExc_ValueError,
-                   "a stride of %zd bytes is no multiple of its elements of %zd bytes",
-                   buffer_.strides[i], buffer_.itemsize);
-      return false;
-    }
-    strides_[i] = buffer_.strides[i] / buffer_.itemsize;
-  }
-  return true;
+  return take_strides(buffer_.strides, buffer_.itemsize);
 }
 
 bool TensorArg::read_capsule(PyObject* capsule, bool writes) {
@@ -226,10 +296,7 @@ bool TensorArg::read_capsule(PyObject* capsule, bool writes) {
                    versioned_->version.major);
       return false;
     }
-    if (writes && (versioned_->flags & kDlReadOnly) != 0) {
-      PyErr_SetString(PyExc_ValueError, "its memory is read-only, and the call writes to it");
-      return false;
-    }
+    if (writes && (versioned_->flags & kDlReadOnly) != 0) return refuse_read_only();
     return take(versioned_->t);
   }
   PyErr_SetString(PyExc_TypeError, "its __dlpack__ returned no capsule of DLPack");
@@ -237,7 +304,7 @@ bool TensorArg::read_capsule(PyObject* capsule, bool writes) {
 }
 
 void TensorArg::release() noexcept {
-  switch (std::exchange(held_, Held::kNothing)) {
+  switch (held_) {
     case Held::kNothing: return;
     case Held::kBuffer: return PyBuffer_Release(&buffer_);
     case Held::kManaged:
@@ -255,15 +322,27 @@ bool grad_mode() {
     return torch != nullptr ? attribute(torch, "is_grad_enabled").release() : nullptr;
   }();
   if (enabled == nullptr) return false;
-  const Ref on(PyObject_CallNoArgs(enabled));
+  // A function in C is called directly, in half the time.
+  const bool direct =
+      PyCFunction_CheckExact(enabled) && PyCFunction_GET_FLAGS(enabled) == METH_NOARGS;
+  const Ref on(direct ? PyCFunction_GET_FUNCTION(enabled)(PyCFunction_GET_SELF(enabled), nullptr)
+                      : PyObject_CallNoArgs(enabled));
   if (!on) PyErr_Clear();
   return on.get() == Py_True;
 }
 
 int requires_grad(PyObject* torch_tensor) {
   static PyObject* const name = PyUnicode_InternFromString("requires_grad");
-  const Ref value(PyObject_GetAttr(torch_tensor, name));
-  return value ? PyObject_IsTrue(value.get()) : -1;
+  // The attribute of exactly torch.Tensor and Parameter, which looking up would take longer to find.
+  static const PyGetSetDef* const known = [] {
+    const Ref d = attribute(imported("torch"), "Tensor.requires_grad");
+    return d && Py_TYPE(d.get()) == &PyGetSetDescr_Type
+               ? reinterpret_cast<PyGetSetDescrObject*>(d.get())->d_getset
+               : nullptr;
+  }();
+  const Ref value(known != nullptr ? known->get(torch_tensor, known->closure)
+                                   : PyObject_GetAttr(torch_tensor, name));
+  return value ? value.get() == Py_True : -1;
 }
 
 namespace {

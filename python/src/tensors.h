@@ -11,7 +11,7 @@
 namespace yard::python {
 
 // How a class of objects gives its memory.
-enum class Source : uint8_t { kNone, kExchange, kTorch, kBuffer, kDlpack, kOwn, kSubclass };
+enum class Source : uint8_t { kNone, kExchange, kTorch, kNumpy, kBuffer, kDlpack, kOwn, kSubclass };
 // The library that makes outputs for a call.
 enum class Framework : uint8_t { kNone, kTorch, kNumpy, kExchange };
 
@@ -21,32 +21,39 @@ struct TensorClass {
   Framework framework = Framework::kNone;
   const DlExchange* exchange = nullptr;
 };
-// Looks at a class once. All functions of this file need the GIL.
-TensorClass class_of(PyObject* object);
+// Looks at a class once. The reference is valid until the next call. All functions of this file need
+// the GIL.
+const TensorClass& class_of(PyObject* object);
 
 // A tensor of one call. The destructor returns what reading has borrowed.
 class TensorArg {
  public:
   TensorArg() noexcept = default;
-  ~TensorArg() { release(); }
+  ~TensorArg() {
+    if (held_ != Held::kNothing) release();
+  }
   TensorArg(const TensorArg&) = delete;
   TensorArg& operator=(const TensorArg&) = delete;
 
   // Returns false with a Python error that does not name the argument.
   bool read(PyObject* object, const TensorClass& of, bool writes);
-  void release() noexcept;
 
   yard_tensor_t t;
   PyObject* object = nullptr;  // borrowed
+  Framework framework = Framework::kNone;
 
  private:
+  void release() noexcept;
+  bool read_numpy(bool writes);
   bool read_buffer(bool writes);
   bool read_capsule(PyObject* capsule, bool writes);
   bool take(const DlTensor& from);
+  bool take_strides(const Py_ssize_t* bytes, Py_ssize_t item);
 
   enum class Held : uint8_t { kNothing, kBuffer, kManaged, kVersioned };
   Held held_ = Held::kNothing;
   union {
+    int64_t shape_[YARD_MAX_RANK];  // of arrays of numpy, which other threads may reshape
     Py_buffer buffer_;
     DlManaged* managed_;
     DlManagedVersioned* versioned_;

@@ -7,16 +7,16 @@
 [[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]]
 """
 
-from ._yard import Tensor, version as __version__
+from ._yard import Handle, Tensor, version as __version__
 from ._errors import (CallerError, Declined, DeviceLostError, Error, FatalError, FaultError,
                       TensorInfo, TransientError)
-from ._calls import explain, ops, policy
+from ._calls import bind, explain, ops, policy
 from ._functions import Backend, add_backend, dispatch, functions, remove_backend
 from ._kernels import kernel, op, unregister
 from ._reports import configure, kernels, limit_threads, load_plugin, stats, verify
 
-__all__ = ["Backend", "CallerError", "Declined", "DeviceLostError", "Error", "FatalError", "FaultError",
-           "Tensor", "TensorInfo", "TransientError", "add_backend", "configure", "dispatch", "explain",
+__all__ = ["Backend", "CallerError", "Declined", "DeviceLostError", "Error", "FatalError", "FaultError", "Handle",
+           "Tensor", "TensorInfo", "TransientError", "add_backend", "bind", "configure", "dispatch", "explain",
            "functions", "kernel", "kernels",
            "limit_threads", "load_plugin", "op", "ops", "policy", "remove_backend", "stats",
            "unregister", "verify"]

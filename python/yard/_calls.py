@@ -57,23 +57,61 @@ class Ops:
 
 
 _made = {}  # ops by their full name
+_gone = {}  # ops that were removed and may come back
+
+
+def _described(name, schema, summary):
+    params = _schema.read(schema)
+    doc = f"{_schema.text_of_call(name, params)}\n\n{summary}\n\nSchema: {schema}"
+    rows = tuple((p.name, p.kind, p.role, p.optional, p.default, p.words) for p in params)
+    return name, rows, schema, doc
 
 
 def _make(name, schema, summary):
-    params = _schema.read(schema)
-    doc = f"{_schema.text_of_call(name, params)}\n\n{summary}\n\nSchema: {schema}"
-    rows = tuple((p.name, p.kind, p.role, p.optional, p.default) for p in params)
-    return _made.setdefault(name, _yard.Op(name, rows, schema, doc))
+    described = _described(name, schema, summary)
+    found = _gone.pop(name, None)
+    if found is None:
+        return _made.setdefault(name, _yard.Op(*described))
+    found._set(*described)
+    return _made.setdefault(name, found)
+
+
+def _refresh(op):
+    """Reads the schema of an op again, for the extension."""
+    schemas = _yard.schemas()
+    name = op.__name__
+    if name in schemas:
+        op._set(*_described(name, *schemas[name]))
+    else:
+        _forget(name)
+        op._set(*_described(name, op.schema, ""))  # whose next call says that the op is not known
 
 
 def _forget(name):
-    """Forgets an op whose schema may have changed."""
-    _made.pop(name, None)
-    for holder in (ops,):
-        holder.__dict__.pop(name.partition(".")[0], None)
+    """Forgets an op that was removed. Those who have the op see it again when it comes back."""
+    found = _made.pop(name, None)
+    if found is not None:
+        _gone[name] = found
+    ops.__dict__.pop(name.partition(".")[0], None)
 
 
 ops = Ops()
+
+
+def bind(op, *args, **kwargs):
+    """Finds the kernel of repeated calls in advance. Returns a yard.Handle, which is called like the op.
+
+    Arguments that a call of the handle does not give are those that it was bound to. Tensors have the
+    dtypes, shapes, strides and devices that the handle was bound to, and other tensors are a ValueError.
+    The handle follows changes of kernels and policies.
+
+    >>> import numpy, yard
+    >>> x, out = numpy.ones((2, 4), "f4"), numpy.empty((2, 4), "f4")
+    >>> softmax = yard.bind(yard.ops.softmax, x, out=out)
+    >>> softmax() is out, softmax(2 * x)[0, 0], softmax.kernel
+    (True, 0.25, 'default.simd')
+    """
+    return _yard.Handle(ops[op] if isinstance(op, str) else op, *args, **kwargs)
 
 
 class Explanation(dict):

@@ -13,8 +13,11 @@ def _library():
     return "torch" if "torch" in sys.modules else "numpy"
 
 
+_DEVICES = {"cpu": 1, "cuda": 2, "rocm": 10, "xpu": 14}  # DLPack's numbers
+
+
 def _fields(name, params, function, id, vendor, kind, backend, priority, dtypes, verify, reasons,
-            summary, tensors):
+            summary, tensors, autograd=False, device="cpu"):
     if dtypes is None:
         dtypes = {}
     elif not isinstance(dtypes, dict):
@@ -28,16 +31,21 @@ def _fields(name, params, function, id, vendor, kind, backend, priority, dtypes,
         raise ValueError(f"priority: expected a whole number from 0 to 1000, got {priority!r}")
     if tensors not in (None, "torch", "numpy"):
         raise ValueError(f"tensors: expected 'torch' or 'numpy', got {tensors!r}")
+    if device not in _DEVICES:
+        raise ValueError(f"device: expected one of {', '.join(_DEVICES)}, got {device!r}")
+    tensors = tensors or _library()
+    if autograd and tensors != "torch":
+        raise ValueError("autograd: only kernels with tensors='torch' can compute gradients")
     doc = (function.__doc__ or "").strip().splitlines()
     return {"op": name, "id": id, "vendor": vendor, "kind": kind, "backend": backend,
             "priority": priority, "dtypes": dtypes, "verify": verify, "reasons": list(reasons),
-            "summary": summary or (doc[0] if doc else ""), "tensors": tensors or _library(),
-            "function": function, "params": [(p.name, list(p.words), p.role != "") for p in params],
+            "summary": summary or (doc[0] if doc else ""), "tensors": tensors,
+            "autograd": bool(autograd), "device_type": _DEVICES[device], "function": function, "params": [(p.name, list(p.words), p.role != "") for p in params],
             "tensor_info": _errors.TensorInfo}
 
 
 def kernel(op, *, id=None, vendor=None, priority=0, dtypes=None, verify=None, reasons=(),
-           summary=None, tensors=None):
+           summary=None, tensors=None, autograd=False, device="cpu"):
     """Registers the decorated function as a kernel of an op.
 
     The function takes the op's parameters in the order of the schema, writes to the outputs and
@@ -49,6 +57,10 @@ def kernel(op, *, id=None, vendor=None, priority=0, dtypes=None, verify=None, re
     gets the arguments with a TensorInfo for each tensor, and returns True to accept the call, or
     one of the texts `reasons`, where {0} to {2} stand for figures that follow in a tuple.
 
+    A kernel with `autograd=True` also serves calls whose inputs require gradients. It writes to the
+    outputs by operations that torch records, such as `out.copy_(x * weight)`. `device` is where the
+    tensors of its calls are.
+
     Raise yard.Declined for a call that the kernel cannot run. Every other Exception is a fault.
     """
     name = op if isinstance(op, str) else op.__name__
@@ -57,9 +69,10 @@ def kernel(op, *, id=None, vendor=None, priority=0, dtypes=None, verify=None, re
         params = _schema.read(_calls.ops[name].schema)
         kernel_id = id or (f"vendor.{vendor}" if vendor else f"default.{function.__name__}")
         kind = "vendor" if vendor else "default"
-        _yard.register_kernel(_fields(name, params, function, kernel_id, vendor, kind,
-                                      vendor or "python", priority, dtypes, verify, reasons,
-                                      summary, tensors))
+        backend = (vendor or "python") + ("" if device == "cpu" else f"_{device}")
+        _yard.register_kernel(_fields(name, params, function, kernel_id, vendor, kind, backend,
+                                      priority, dtypes, verify, reasons, summary, tensors, autograd,
+                                      device))
         _registered.add((name, kernel_id))
         return function
 
