@@ -14,7 +14,11 @@ void name_argument(const OpParts& op, const Param& p) {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
   PyErr_NormalizeException(&type, &value, &trace);
-  const Ref text(value != nullptr ? PyObject_Str(value) : nullptr);
+  Ref text(value != nullptr ? PyObject_Str(value) : nullptr);
+  if (text) {  // torch adds the frames of its stack
+    const Ref parts(PyObject_CallMethod(text.get(), "partition", "s", "\nException raised from"));
+    if (parts) text = Ref::borrow(PyTuple_GET_ITEM(parts.get(), 0));
+  }
   const bool simple = type == PyExc_TypeError || type == PyExc_ValueError ||
                       type == PyExc_BufferError || type == PyExc_RuntimeError ||
                       type == PyExc_OverflowError;
@@ -236,6 +240,12 @@ bool Reading::read(bool allocate) {
   return complete || add_outputs(allocate);
 }
 
+static std::string form_text(const yard_tensor_t& t) {
+  std::string to = std::string(to_string(from_dlpack(t.dtype))) + '[';
+  for (int i = 0; i < t.ndim; ++i) to += (i > 0 ? "," : "") + std::to_string(t.shape[i]);
+  return to + ']';
+}
+
 // Finds the outputs of the call among those of earlier calls, or asks the runtime.
 bool Reading::infer(std::vector<InferredOutput>& to) {
   FormKey key;
@@ -269,7 +279,14 @@ bool Reading::infer(std::vector<InferredOutput>& to) {
     const Released others;
     return Runtime::shared().infer(op_.name, std::span<const Arg>(inputs));
   }();
-  if (!found.ok()) return raise_status(found.status(), op_.name.c_str()), false;
+  if (!found.ok()) {
+    Status why = found.status();
+    why.note("schema: " + std::string(PyUnicode_AsUTF8(op_.schema.get())));
+    for (size_t i = 0; i < op_.params.size(); ++i)
+      if (cells_[i].tag == YARD_TAG_TENSOR)
+        why.note(op_.params[i].text + ": " + form_text(*cells_[i].u.tensor));
+    return raise_status(why, op_.name.c_str()), false;
+  }
   Inferred made{std::string(key.get()), {}};
   for (const TensorView& v : *found) {
     Ref shape(PyTuple_New(v.rank()));

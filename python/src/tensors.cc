@@ -179,6 +179,11 @@ const TensorClass& class_of(PyObject* object) {
 bool TensorArg::take(const DlTensor& from) {
   std::memcpy(&t, &from, sizeof from);
   t.facts = 0, t.origin = nullptr;
+  if (yard_dtype_index(t.dtype) == 0) {
+    PyErr_Format(PyExc_TypeError, "no dtype stands for elements of DLPack's type %d with %d bits%s",
+                 t.dtype.code, t.dtype.bits, t.dtype.code == 5 ? " (complex)" : "");
+    return false;
+  }
   if (t.ndim >= 0 && t.ndim <= YARD_MAX_RANK) return true;
   PyErr_Format(PyExc_ValueError, "it has %d dimensions; expected at most %d", t.ndim,
                YARD_MAX_RANK);

@@ -101,6 +101,24 @@ def test_failures_go_to_the_next_and_open_a_breaker(scaled, group):
     assert 5 <= len(calls) < 20
 
 
+def test_a_backend_declines(group):
+    calls = []
+
+    @yard.dispatch(group)  # not repeatable, and yet the next one runs
+    def scaled(x, by=2, *, log=None):
+        return x * by
+
+    def decline(x, by, log):
+        calls.append(x)
+        raise yard.Declined("not today")
+
+    name = backend(group, decline)
+    for i in range(20):
+        assert scaled(i) == 2 * i
+    row = next(f for f in yard.functions() if f["function"] == f"{group}/scaled")["backends"][0]
+    assert len(calls) == 20 and row["breaker"] in ("", "closed") and row["backend"] == name
+
+
 def test_exceptions_of_the_original_reach_the_caller(group):
     @yard.dispatch(group)
     def fails():

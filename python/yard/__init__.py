@@ -7,6 +7,8 @@
 [[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]]
 """
 
+import sys
+
 from ._yard import Handle, Tensor, version as __version__
 from ._errors import (CallerError, Declined, DeviceLostError, Error, FatalError, FaultError,
                       TensorInfo, TransientError)
@@ -14,6 +16,10 @@ from ._calls import bind, explain, ops, policy
 from ._functions import Backend, add_backend, dispatch, functions, remove_backend
 from ._kernels import kernel, op, unregister
 from ._reports import configure, kernels, limit_threads, load_plugin, stats, verify
+
+if not getattr(sys, "_is_gil_enabled", lambda: True)():
+    raise ImportError("yard needs the interpreter's lock, which a free-threaded Python gives back when it imports yard; "
+                      "unset PYTHON_GIL=0 or -X gil=0, which forbid that")
 
 __all__ = ["Backend", "CallerError", "Declined", "DeviceLostError", "Error", "FatalError", "FaultError", "Handle",
            "Tensor", "TensorInfo", "TransientError", "add_backend", "bind", "configure", "dispatch", "explain",

@@ -108,7 +108,7 @@ def bind(op, *args, **kwargs):
     >>> import numpy, yard
     >>> x, out = numpy.ones((2, 4), "f4"), numpy.empty((2, 4), "f4")
     >>> softmax = yard.bind(yard.ops.softmax, x, out=out)
-    >>> softmax() is out, softmax(2 * x)[0, 0], softmax.kernel
+    >>> softmax() is out, float(softmax(2 * x)[0, 0]), softmax.kernel
     (True, 0.25, 'default.simd')
     """
     return _yard.Handle(ops[op] if isinstance(op, str) else op, *args, **kwargs)

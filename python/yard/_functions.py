@@ -2,10 +2,11 @@
 """Functions of a program that backends can implement."""
 
 import functools
+import weakref
 
 from . import _calls, _reports, _yard
 
-_declared = {}  # functions by (group, name)
+_declared = weakref.WeakValueDictionary()  # functions by (group, name)
 
 
 def _binding(function):
