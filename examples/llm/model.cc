@@ -136,7 +136,7 @@ void Model::load_weights() {
   };
   for (Layer& l : layers)
     for (Linear* const w : {&l.query, &l.key, &l.value, &l.output, &l.gate, &l.up, &l.down})
-      if (w != &l.up || !l.gate_is_both) load(*w);
+      if (!(w == &l.up && l.gate_is_both) && !(w == &l.value && l.query_is_both)) load(*w);
   load(logits);
 }
 // [/load]

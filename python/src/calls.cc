@@ -210,7 +210,17 @@ PyObject* op_name(PyObject* o, void*) {
 PyObject* op_schema(PyObject* o, void*) { return Py_NewRef(op_of(o)->parts->schema.get()); }
 PyObject* op_doc(PyObject* o, void*) { return Py_NewRef(op_of(o)->parts->doc.get()); }
 
+// Makes a function in Python the attribute __call__ of ops, because torch.compile traces that.
+// Calls do not use it. They go to call_op(), because the slots of the type stay.
+PyObject* trace_calls_as(PyObject* type, PyObject* function) {
+  auto* const t = reinterpret_cast<PyTypeObject*>(type);
+  if (PyDict_SetItemString(t->tp_dict, "__call__", function) != 0) return nullptr;
+  PyType_Modified(t);
+  Py_RETURN_NONE;
+}
+
 PyMethodDef op_methods[] = {
+    {"_trace_calls_as", &trace_calls_as, METH_O | METH_CLASS, nullptr},
     {"_explain", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(&explain_op)),
      METH_FASTCALL | METH_KEYWORDS, nullptr},
     {"_set", &op_set, METH_VARARGS, nullptr},

@@ -12,7 +12,7 @@ import sys
 from ._yard import Handle, Tensor, version as __version__
 from ._errors import (CallerError, Declined, DeviceLostError, Error, FatalError, FaultError,
                       TensorInfo, TransientError)
-from ._calls import bind, explain, ops, policy
+from ._calls import bind, explain, ops, policy, register_torch_ops
 from ._functions import Backend, add_backend, dispatch, functions, remove_backend
 from ._kernels import kernel, op, unregister
 from ._reports import configure, kernels, limit_threads, load_plugin, stats, verify
@@ -24,5 +24,5 @@ if not getattr(sys, "_is_gil_enabled", lambda: True)():
 __all__ = ["Backend", "CallerError", "Declined", "DeviceLostError", "Error", "FatalError", "FaultError", "Handle",
            "Tensor", "TensorInfo", "TransientError", "add_backend", "bind", "configure", "dispatch", "explain",
            "functions", "kernel", "kernels",
-           "limit_threads", "load_plugin", "op", "ops", "policy", "remove_backend", "stats",
+           "limit_threads", "load_plugin", "op", "ops", "policy", "register_torch_ops", "remove_backend", "stats",
            "unregister", "verify"]

@@ -3,6 +3,8 @@
 
 import functools
 import json
+import sys
+import types
 
 from . import _schema, _yard
 
@@ -30,9 +32,7 @@ class Ops:
             found = _make(name, *schemas[name])
         return found
 
-    def __getattr__(self, name):
-        if name.startswith("_"):
-            raise AttributeError(name)
+    def _find(self, name):
         full = self._prefix + name
         found = _made.get(full)
         if found is None:
@@ -43,7 +43,15 @@ class Ops:
                     raise AttributeError(e.args[0]) from None
                 found = Ops(full + ".")
         self.__dict__[name] = found
-        return found
+        setattr(_known, _key(full), found)
+
+    _find._dynamo_marked_constant = True  # torch.compile runs it instead of tracing it
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        self._find(name)
+        return getattr(_known, _key(self._prefix + name))
 
     def __dir__(self):
         rest = (n[len(self._prefix):] for n in _yard.schemas() if n.startswith(self._prefix))
@@ -58,6 +66,8 @@ class Ops:
 
 _made = {}  # ops by their full name
 _gone = {}  # ops that were removed and may come back
+# The ops for torch.compile, which looks up attributes of modules anew and remembers contents of dicts.
+_known = types.ModuleType("yard._calls._known")
 
 
 def _described(name, schema, summary):
@@ -65,6 +75,10 @@ def _described(name, schema, summary):
     doc = f"{_schema.text_of_call(name, params)}\n\n{summary}\n\nSchema: {schema}"
     rows = tuple((p.name, p.kind, p.role, p.optional, p.default, p.words) for p in params)
     return name, rows, schema, doc
+
+
+def _key(name):
+    return name.replace(".", "DOT")  # names of ops have no capitals
 
 
 def _make(name, schema, summary):
@@ -87,15 +101,41 @@ def _refresh(op):
         op._set(*_described(name, op.schema, ""))  # whose next call says that the op is not known
 
 
+ops = Ops()
+
+
 def _forget(name):
     """Forgets an op that was removed. Those who have the op see it again when it comes back."""
     found = _made.pop(name, None)
     if found is not None:
         _gone[name] = found
+    vars(_known).pop(_key(name), None)
     ops.__dict__.pop(name.partition(".")[0], None)
 
 
-ops = Ops()
+def _traced_call(self, *args, **kwargs):
+    """What torch.compile traces in place of a call."""
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "compiler") or not torch.compiler.is_compiling():
+        return self(*args, **kwargs)
+    from . import _torch
+    name = self.__name__
+    _torch.register(name)
+    return getattr(_torch.traced, _torch.torch_name(name))(*args, **kwargs)
+
+
+_yard.Op._trace_calls_as(_traced_call)
+
+
+def register_torch_ops(*names):
+    """Registers the named ops, or all, with torch: "attention.full" as torch.ops.yard.attention_full.
+
+    torch.compile does it by itself. Programs call it before they load an exported program that has
+    such ops, or call torch.ops.yard themselves. It needs torch 2.4 or later.
+    """
+    from . import _torch
+    for name in names or ops:
+        _torch.register(name)
 
 
 def bind(op, *args, **kwargs):
