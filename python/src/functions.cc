@@ -275,11 +275,13 @@ void apply(Changes changes, const std::string& subject) {
 
 // `functions` are tuples (group, name, method, verifier or None, priority).
 void add_backend(const std::string& name, const std::string& vendor, const std::string& summary,
-                 const std::string& env, const std::string& unavailable,
+                 const std::string& env, const std::string& device, const std::string& unavailable,
                  const nb::list& functions) {
   Changes changes;
   plugin::Backend b(name.c_str());
-  b.summary(summary.c_str());
+  const auto where = parse_device(device);
+  if (!where) throw nb::value_error(("device: '" + device + "' is not a device").c_str());
+  b.summary(summary.c_str()).device(where->type);
   if (!vendor.empty()) b.vendor(vendor.c_str());
   if (!env.empty()) b.env(env.c_str());
   const auto why = std::make_shared<Unavailable>(Unavailable{unavailable, {}});

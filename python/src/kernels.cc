@@ -40,7 +40,6 @@ struct PythonKernel {
   Kept function, verify, tensor_info;
   bool torch = false;  // whether it takes tensors of torch, else arrays of numpy
   bool autograd = false;
-  int32_t device_type = 0;  // 0 means cpu
   std::vector<KernelParam> params;
   std::string op, id, backend, vendor, summary;
   std::vector<std::string> reasons, limit_fields;
@@ -312,7 +311,6 @@ std::shared_ptr<PythonKernel> read_kernel(const nb::dict& fields) {
   if (!fields["verify"].is_none()) k->verify.set(nb::object(fields["verify"]).ptr());
   k->torch = text_of(fields, "tensors") == "torch";
   k->autograd = nb::cast<bool>(fields["autograd"]);
-  k->device_type = nb::cast<int32_t>(fields["device_type"]);
   k->reasons = nb::cast<std::vector<std::string>>(fields["reasons"]);
   for (const std::string& r : k->reasons) k->reason_texts.push_back(r.c_str());
   for (const nb::handle p : fields["params"])
@@ -350,12 +348,13 @@ void add_to(Changes& changes, const std::shared_ptr<PythonKernel>& k, const nb::
   d.reason_count = static_cast<uint32_t>(k->reason_texts.size());
   d.run = &run;
   if (k->verify) d.verify = &verify;
+  if (text_of(fields, "device") != "cpu") d.flags |= YARD_KERNEL_ASYNC;
   if (!k->backend.empty()) {
     d.backend = k->backend.c_str();
     plugin::Backend b(k->backend.c_str());
     if (!k->vendor.empty()) b.vendor(k->vendor.c_str());
-    b.summary("Kernels in Python").device(k->device_type);
-    changes.add_backend(b);
+    b.summary("Kernels in Python");
+    if (!nb::cast<bool>(fields["own_backend"])) changes.add_backend(b);
   }
   changes.add_kernel(d, k);
 }

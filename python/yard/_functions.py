@@ -123,7 +123,7 @@ def add_backend(backend):
     available = backend.available()
     why = "" if available in (True, None) else str(available or "it is not available")
     doc = (type(backend).__doc__ or "").strip().splitlines() if type(backend).__doc__ != Backend.__doc__ else []
-    _yard.add_backend(backend.name, backend.vendor, doc[0] if doc else "", backend.env, why, rows)
+    _yard.add_backend(backend.name, backend.vendor, doc[0] if doc else "", backend.env, "cpu", why, rows)
 
 
 def remove_backend(name):

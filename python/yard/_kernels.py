@@ -13,11 +13,8 @@ def _library():
     return "torch" if "torch" in sys.modules else "numpy"
 
 
-_DEVICES = {"cpu": 1, "cuda": 2, "rocm": 10, "xpu": 14}  # DLPack's numbers
-
-
 def _fields(name, params, function, id, vendor, kind, backend, priority, dtypes, verify, reasons,
-            summary, tensors, autograd=False, device="cpu"):
+            summary, tensors, autograd=False, device="cpu", own_backend=False):
     if dtypes is None:
         dtypes = {}
     elif not isinstance(dtypes, dict):
@@ -40,12 +37,13 @@ def _fields(name, params, function, id, vendor, kind, backend, priority, dtypes,
     return {"op": name, "id": id, "vendor": vendor, "kind": kind, "backend": backend,
             "priority": priority, "dtypes": dtypes, "verify": verify, "reasons": list(reasons),
             "summary": summary or (doc[0] if doc else ""), "tensors": tensors,
-            "autograd": bool(autograd), "device_type": _DEVICES[device], "function": function, "params": [(p.name, list(p.words), p.role != "") for p in params],
+            "autograd": bool(autograd), "device": device, "own_backend": own_backend,
+            "function": function, "params": [(p.name, list(p.words), p.role != "") for p in params],
             "tensor_info": _errors.TensorInfo}
 
 
 def kernel(op, *, id=None, vendor=None, priority=0, dtypes=None, verify=None, reasons=(),
-           summary=None, tensors=None, autograd=False, device="cpu"):
+           summary=None, tensors=None, autograd=False, device="cpu", unavailable=""):
     """Registers the decorated function as a kernel of an op.
 
     The function takes the op's parameters in the order of the schema, writes to the outputs and
@@ -58,8 +56,9 @@ def kernel(op, *, id=None, vendor=None, priority=0, dtypes=None, verify=None, re
     one of the texts `reasons`, where {0} to {2} stand for figures that follow in a tuple.
 
     A kernel with `autograd=True` also serves calls whose inputs require gradients. It writes to the
-    outputs by operations that torch records, such as `out.copy_(x * weight)`. `device` is where the
-    tensors of its calls are.
+    outputs by operations that torch records, such as `out.copy_(x * weight)`. `device` names the
+    devices of the calls that it takes: "cpu" or "cuda". Kernels of one vendor and device are a
+    backend; `unavailable` tells why it cannot be used, such as "package x is not installed".
 
     Raise yard.Declined for a call that the kernel cannot run. Every other Exception is a fault.
     """
@@ -70,9 +69,12 @@ def kernel(op, *, id=None, vendor=None, priority=0, dtypes=None, verify=None, re
         kernel_id = id or (f"vendor.{vendor}" if vendor else f"default.{function.__name__}")
         kind = "vendor" if vendor else "default"
         backend = (vendor or "python") + ("" if device == "cpu" else f"_{device}")
-        _yard.register_kernel(_fields(name, params, function, kernel_id, vendor, kind, backend,
-                                      priority, dtypes, verify, reasons, summary, tensors, autograd,
-                                      device))
+        own_backend = device != "cpu" or unavailable != ""
+        fields = _fields(name, params, function, kernel_id, vendor, kind, backend, priority, dtypes,
+                         verify, reasons, summary, tensors, autograd, device, own_backend)
+        if own_backend:
+            _yard.add_backend(backend, vendor or "", "Kernels in Python", "", device, unavailable, [])
+        _yard.register_kernel(fields)
         _registered.add((name, kernel_id))
         return function
 
