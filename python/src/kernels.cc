@@ -61,8 +61,9 @@ void clear_frames(PyObject* exception) {
   PyErr_Clear();
 }
 
-// Translates the Python error of a kernel, and keeps the exception for the caller.
-int32_t translate(yard_call_t* call) {
+// Translates the Python error of a kernel, and keeps the exception for the caller. `lent` says that
+// the kernel has tensors that must not outlive it.
+int32_t translate(yard_call_t* call, bool lent) {
   const Ref exception(take_exception());
   PyObject* const value = exception.get();
   PyObject* const type = reinterpret_cast<PyObject*>(Py_TYPE(value));
@@ -83,10 +84,8 @@ int32_t translate(yard_call_t* call) {
   if (is_declined(value))
     return fail(call->error, call->error_size, YARD_DECLINED,
                 message.substr(message.find(": ") + 2).c_str());
-  if (frame != nullptr)
-    Py_XDECREF(std::exchange(frame->failure, Py_NewRef(value)));
-  else
-    clear_frames(value);
+  if (frame != nullptr) Py_XDECREF(std::exchange(frame->failure, Py_NewRef(value)));
+  if (frame == nullptr || lent) clear_frames(value);
   const bool memory =
       PyErr_GivenExceptionMatches(type, PyExc_MemoryError) != 0 || short_name == "OutOfMemoryError";
   return fail(call->error, call->error_size, memory ? YARD_TRANSIENT : YARD_FAULT, message.c_str());
@@ -113,6 +112,7 @@ class Arguments {
       if (objects_[i] == object && kernel_.params[i].written) return true;
     return false;
   }
+  bool lends() const { return !lent_.empty(); }
   // Returns the argument whose memory nobody keeps alive and somebody still refers to, or "".
   std::string kept() {
     if (lent_.empty()) return "";
@@ -192,7 +192,7 @@ int32_t run(yard_call_t* call, const yard_value_t* args, uint32_t count) {
   Ref result(arguments.call());
   int32_t code = YARD_OK;
   if (!result)
-    code = translate(call);
+    code = translate(call, arguments.lends());
   else if (result.get() != Py_None && !arguments.has_output(result.get()))
     code = fail(call->error, call->error_size, YARD_FAULT,
                 "it returned a value; a kernel writes to its outputs and returns None");
