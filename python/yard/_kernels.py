@@ -28,8 +28,6 @@ def _fields(name, params, function, id, vendor, kind, backend, priority, dtypes,
         raise ValueError(f"priority: expected a whole number from 0 to 1000, got {priority!r}")
     if tensors not in (None, "torch", "numpy"):
         raise ValueError(f"tensors: expected 'torch' or 'numpy', got {tensors!r}")
-    if device not in _DEVICES:
-        raise ValueError(f"device: expected one of {', '.join(_DEVICES)}, got {device!r}")
     tensors = tensors or _library()
     if autograd and tensors != "torch":
         raise ValueError("autograd: only kernels with tensors='torch' can compute gradients")
