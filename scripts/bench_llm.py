@@ -5,7 +5,8 @@
 Usage: bench_llm.py [--json] [--rounds N] [--threads N,...] [--llama PYTHON] YARD_CHAT FILE.gguf
 
 Both get the same tokens and the same number of threads, greedy. Decode is 128 tokens, one at a time, after a short prompt; the
-prompt is one of 512 tokens. A figure is the median over the rounds. Without --llama only yard-chat is measured.
+prompt is one of 512 tokens. A figure is the median over the rounds. Without --llama only yard-chat is measured. The shares of
+ops in the time of decoding come from one more run of yard-chat for each number of threads.
 """
 import argparse
 import json
@@ -94,6 +95,7 @@ def measure(a, threads):
                 peer = llama(a.llama, a.model, threads, ran["prompt_tokens"], ran["tokens"][:steps(ran)])
                 theirs[name].append(rate(count, peer[name + "_ms"]))
     row = {"threads": threads, "prompt_length": len(ran["prompt_tokens"])}
+    row["shares"] = shares(chat(a.program, a.model, SHORT, threads, DECODED, "--profile"))
     for name in names:
         row[name] = {"yard": statistics.median(ours[name])}
         if a.llama:
@@ -102,9 +104,13 @@ def measure(a, threads):
     return row
 
 
-def outside(ran):
-    """Share of the time of decoding that no kernel took."""
-    return float(re.findall(r"outside of kernels.*?([-0-9.]+)%", ran["notes"])[-1]) / 100
+def shares(ran):
+    """The part of each op in the time of decoding, and of what is outside of kernels, from the table of --profile."""
+    table = ran["notes"].partition("\ndecode ")[2].partition("\n\n")[0]
+    found = {}
+    for name, share in re.findall(r"^(outside of kernels|\S+) .*? ([-0-9.]+)%", table.partition("\n")[2], re.M):
+        found[name] = round(found.get(name, 0) + float(share) / 100, 4)
+    return found
 
 
 def report(result):
@@ -114,7 +120,9 @@ def report(result):
             f = row[name]
             peer = f"{f['llama_cpp']:9.1f}  {f['ratio']:5.2f}" if "ratio" in f else "        -      -"
             print(f"{row['threads']:7}  {name:6}  {f['yard']:9.1f}  {peer}")
-    print(f"Time outside of kernels in decode: {100 * result['outside_kernels']:.2f} %.")
+    print("Shares of the time of decoding:")
+    for row in result["rows"]:
+        print(f"{row['threads']:7}  " + ", ".join(f"{name} {100 * share:.1f} %" for name, share in row["shares"].items()))
     print(f"Memory above the file's size at {result['context']} tokens of context: "
           f"{result['bytes_above_file'] / MIB:.0f} MiB.")
 
@@ -133,7 +141,6 @@ def main():
     cores = len(os.sched_getaffinity(0))
     threads = [int(t) for t in a.threads.split(",")] if a.threads else sorted({1, min(2, cores), cores})
     result = {"model": os.path.basename(a.model), "rows": [measure(a, t) for t in threads]}
-    result["outside_kernels"] = outside(chat(a.program, a.model, SHORT, 1, DECODED, "--profile"))
     long = chat(a.program, a.model, text_of(a.program, a.model, CONTEXT - 8), cores, 8)
     result["context"] = len(long["prompt_tokens"]) + len(long["tokens"])
     result["bytes_above_file"] = long["peak_bytes"] - os.path.getsize(a.model)

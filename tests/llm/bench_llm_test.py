@@ -27,9 +27,12 @@ class BenchLlm(unittest.TestCase):
             self.assertGreater(row["decode"]["yard"], 0)
             self.assertGreater(row["prompt"]["yard"], 0)
             self.assertTrue(400 < row["prompt_length"] <= 512, row)
+            self.assertLess(row["shares"]["outside of kernels"], 1)
+            self.assertGreater(row["shares"]["linear"], 0)
+            self.assertIn("attention.decode", row["shares"])
+            self.assertAlmostEqual(sum(row["shares"].values()), 1, delta=0.01)
         self.assertTrue(1800 < result["context"] <= 2048, result["context"])
         self.assertGreater(result["bytes_above_file"], 0)
-        self.assertLess(result["outside_kernels"], 1)
 
 
 unittest.main()
