@@ -201,6 +201,29 @@ TEST(Loops, OfSeveralCallersRunAtOnce) {
   EXPECT_EQ(sum, 4 * 50 * 100);
 }
 
+// Each loop reads what other threads have written in the loop before it.
+TEST(Loops, SeeWhatEarlierLoopsHaveWritten) {
+  std::vector<std::thread> callers;
+  for (int c = 0; c < 3; ++c)
+    callers.emplace_back([] {
+      constexpr int64_t kCount = 97;
+      constexpr int kLoops = 400;
+      std::vector<int64_t> from(kCount), to(kCount);
+      for (int n = 0; n < kLoops; ++n, std::swap(from, to)) {
+        const int32_t threads = 2 + n % 7;  // more than there may be processors
+        EXPECT_EQ(loop(threads, kCount, 1 + n % 5,
+                       [&](int64_t begin, int64_t end) {
+                         for (int64_t i = begin; i < end; ++i)
+                           to[static_cast<size_t>(i)] =
+                               from[static_cast<size_t>(kCount - 1 - i)] + 1;
+                       }),
+                  YARD_OK);
+      }
+      EXPECT_EQ(from, std::vector<int64_t>(kCount, kLoops));
+    });
+  for (std::thread& t : callers) t.join();
+}
+
 // Keeps pieces busy until another thread has run one, so that the test sees both.
 TEST(Loops, CarryTheScopeOfTheCallerAndThatItIsInsideACall) {
   detail::ThreadHead& head =
