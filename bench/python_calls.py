@@ -95,7 +95,7 @@ def exchanges(folder, tensors):
     return lambda count: function(api, *tensors, count)
 
 
-def least_times(rows, loops=40, calls=2000):
+def least_times(rows, loops=400, calls=250):
     """Returns seconds per call. Rows are names and statements, functions of a count, or None."""
     timers = {}
     for name, row, variables in rows:
@@ -139,7 +139,7 @@ def main():
             add("torch.ops, out=", "f(x, y, out=z)", f=torch_op(folder), x=a, y=b, z=c)
             add("op on torch, out=", "f(x, y, out=z)", f=op, x=a, y=b, z=c)
             add("op on torch, allocated", "f(x, y)", f=op, x=a, y=b)
-            add("torch.empty", "f(s, dtype=d)", f=torch.empty, s=(4, 8), d=torch.float32)
+            add("torch.empty", "f(4, 8, dtype=d)", f=torch.empty, d=torch.float32)
             add("handle on torch", "f()", f=yard.bind(op, a, b, out=c))
         add("Python kernel, out=", "f(x, y, out=z)", f=function, x=a, y=b, z=c)
         add("its function directly", "f(z, x, y)", f=plain, x=a, y=b, z=c)

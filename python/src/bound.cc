@@ -3,7 +3,9 @@
 
 #include <structmember.h>
 
+#include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,16 +16,22 @@
 namespace yard::python {
 namespace {
 
-// What the library does not check of a handle's calls, because it finds the kernel in advance.
-struct Form {
-  std::string key;               // dtypes, sizes, strides and devices
-  std::vector<uint64_t> memory;  // alignments, and how written tensors overlap others
+// What the library does not check in calls of a handle, because it finds the kernel in advance.
+struct BoundTensor {
+  yard_tensor_t t;  // its sizes and strides are in `dims`
+  int64_t dims[2 * YARD_MAX_RANK];
+  int64_t low, high;  // the bytes that it covers, relative to its address
+  bool written;
 };
 
 struct Bound {
+  explicit Bound(const PartsRef& parts) : op(parts) {}
+
   PartsRef op;
   std::shared_ptr<detail::BoundState> state;
-  Form form;
+  std::vector<BoundTensor> tensors;      // in the order of the schema
+  std::vector<uint64_t> memory;          // see each_memory_word()
+  uint32_t counts[YARD_MAX_ARGS];        // tensors of each parameter
   PyObject* values[YARD_MAX_ARGS] = {};  // owned, by parameter; null where none was given
 };
 
@@ -34,68 +42,88 @@ struct Handle {
 };
 Handle* handle(PyObject* o) { return reinterpret_cast<Handle*>(o); }
 
-// Calls f(tensor, is_written) for all tensors of a call, in the order of the schema.
-template <class F>
-void each_tensor(const OpParts& op, const yard_value_t* cells, const F& f) {
-  for (size_t i = 0; i < op.params.size(); ++i) {
-    const yard_value_t& v = cells[i];
-    if (v.tag == YARD_TAG_TENSOR) f(*v.u.tensor, op.params[i].written);
-    if (v.tag == YARD_TAG_LIST)
-      for (uint32_t j = 0; j < v.count; ++j) f(*v.u.list[j], op.params[i].written);
+std::span<const yard_tensor_t* const> tensors_of(const yard_value_t& v) {
+  if (v.tag == YARD_TAG_LIST) return {v.u.list, v.count};
+  return {&v.u.tensor, v.tag == YARD_TAG_TENSOR ? size_t{1} : size_t{0}};
+}
+
+int64_t stride(const yard_tensor_t& t, int i, int64_t compact) {
+  return t.strides != nullptr ? t.strides[i] : compact;
+}
+
+void remember(Bound& b, const yard_value_t* cells) {
+  for (size_t i = 0; i < b.op->params.size(); ++i) {
+    const auto tensors = tensors_of(cells[i]);
+    b.counts[i] = static_cast<uint32_t>(tensors.size());
+    for (const yard_tensor_t* t : tensors) {
+      BoundTensor to{*t, {}, 0, 0, b.op->params[i].written};
+      int64_t low = 0, high = 1, compact = 1;
+      for (int d = t->ndim; d-- > 0; compact *= t->shape[d]) {
+        to.dims[d] = t->shape[d], to.dims[YARD_MAX_RANK + d] = stride(*t, d, compact);
+        const int64_t reach = (t->shape[d] - 1) * to.dims[YARD_MAX_RANK + d];
+        (reach < 0 ? low : high) += reach;
+      }
+      const int64_t unit = yard_unit_elements(t->dtype), bytes = yard_unit_bytes(t->dtype);
+      to.low = low / unit * bytes;
+      to.high = compact != 0 ? (high + unit - 1) / unit * bytes : to.low;
+      b.tensors.push_back(to);
+    }
   }
 }
 
-void add_form(const OpParts& op, const yard_value_t* cells, FormKey& key) {
-  for (size_t i = 0; i < op.params.size(); ++i)
-    if (op.params[i].is_tensor()) key.add(cells[i].tag), key.add(cells[i].count);
-  each_tensor(op, cells, [&](const yard_tensor_t& t, bool) {
-    key.add(t);
-    int64_t strides[YARD_MAX_RANK], compact = 1;
-    for (int i = t.ndim; i-- > 0; compact *= t.shape[i])
-      strides[i] = t.strides != nullptr ? t.strides[i] : compact;
-    key.add(strides, static_cast<size_t>(t.ndim) * sizeof(int64_t));
-  });
-}
-
-struct Extent {
-  uintptr_t low, high;
-};
-Extent extent_of(const yard_tensor_t& t) {
-  const auto at = reinterpret_cast<uintptr_t>(t.data) + t.byte_offset;
-  int64_t low = 0, high = 1, compact = 1;
-  for (int i = t.ndim; i-- > 0; compact *= t.shape[i]) {
-    if (t.shape[i] == 0) return {at, at};
-    const int64_t reach = (t.shape[i] - 1) * (t.strides != nullptr ? t.strides[i] : compact);
-    (reach < 0 ? low : high) += reach;
+// Whether the tensors have the dtypes, sizes, strides and devices that the handle was bound to.
+bool has_form(const Bound& b, const yard_value_t* cells) {
+  const BoundTensor* known = b.tensors.data();
+  for (size_t i = 0; i < b.op->params.size(); ++i) {
+    if (!b.op->params[i].is_tensor()) continue;
+    const auto tensors = tensors_of(cells[i]);
+    if (tensors.size() != b.counts[i]) return false;
+    for (const yard_tensor_t* t : tensors) {
+      const BoundTensor& k = *known++;
+      if (t->ndim != k.t.ndim || std::memcmp(&t->dtype, &k.t.dtype, sizeof t->dtype) != 0 ||
+          std::memcmp(&t->device, &k.t.device, sizeof t->device) != 0)
+        return false;
+      int64_t compact = 1;
+      for (int d = t->ndim; d-- > 0; compact *= t->shape[d])
+        if (t->shape[d] != k.dims[d] ||
+            (k.dims[d] > 1 && stride(*t, d, compact) != k.dims[YARD_MAX_RANK + d]))
+          return false;
+    }
   }
-  const int64_t unit = yard_unit_elements(t.dtype), bytes = yard_unit_bytes(t.dtype);
-  return {at + static_cast<uintptr_t>(low / unit * bytes),
-          at + static_cast<uintptr_t>((high + unit - 1) / unit * bytes)};
+  return true;
 }
 
-// Calls f(word) for all words of Form::memory, until f returns false.
+// Calls f(word) for the alignment of each tensor, for the strides of dimensions of size 1, and for
+// the distances of tensors that overlap, of which one is written, until f returns false. The kernel
+// may depend on these, although callers do not care.
 template <class F>
-bool each_memory_word(const OpParts& op, const yard_value_t* cells, const F& f) {
-  Extent seen[CallFrame::kMost];
-  bool written[CallFrame::kMost];
-  size_t count = 0;
-  bool same = true;
-  each_tensor(op, cells, [&](const yard_tensor_t& t, bool writes) {
-    const Extent e = seen[count] = extent_of(t);
-    written[count] = writes;
-    const auto at = reinterpret_cast<uintptr_t>(t.data) + t.byte_offset;
-    same = same && f((at | YARD_MAX_ALIGN) & (0 - (at | YARD_MAX_ALIGN)));
-    for (size_t i = 0; i < count && same; ++i)
-      if (writes || written[i])
-        same = f(e.low < seen[i].high && seen[i].low < e.high ? e.low - seen[i].low : ~uint64_t{0});
-    ++count;
-  });
-  return same;
+bool each_memory_word(const Bound& b, const yard_value_t* cells, const F& f) {
+  uintptr_t at[CallFrame::kMost];
+  size_t n = 0;
+  for (size_t i = 0; i < b.op->params.size(); ++i) {
+    if (!b.op->params[i].is_tensor()) continue;
+    for (const yard_tensor_t* t : tensors_of(cells[i])) {
+      const BoundTensor& k = b.tensors[n];
+      at[n] = reinterpret_cast<uintptr_t>(t->data) + t->byte_offset;
+      if (!f((at[n] | YARD_MAX_ALIGN) & (0 - (at[n] | YARD_MAX_ALIGN)))) return false;
+      for (int d = 0; t->strides != nullptr && d < t->ndim; ++d)
+        if (t->shape[d] == 1 && !f(static_cast<uint64_t>(t->strides[d]))) return false;
+      for (size_t j = 0; j < n; ++j) {
+        const BoundTensor& o = b.tensors[j];
+        if (!k.written && !o.written) continue;
+        const auto distance = static_cast<int64_t>(at[n] - at[j]);
+        const bool overlaps = distance + k.low < o.high && o.low < distance + k.high;
+        if (!f(overlaps ? static_cast<uint64_t>(distance) : ~uint64_t{0})) return false;
+      }
+      ++n;
+    }
+  }
+  return true;
 }
 
 bool has_memory(const Bound& b, const yard_value_t* cells) {
-  size_t i = 0;
-  return each_memory_word(*b.op, cells, [&](uint64_t word) { return b.form.memory[i++] == word; });
+  const uint64_t* known = b.memory.data();
+  return each_memory_word(b, cells, [&](uint64_t word) { return *known++ == word; });
 }
 
 PyObject* call_handle(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
@@ -105,9 +133,7 @@ PyObject* call_handle(PyObject* self, PyObject* const* args, size_t flags, PyObj
     if (!reading.place(args, static_cast<size_t>(PyVectorcall_NARGS(flags)), names)) return nullptr;
     reading.place_rest(b.values);
     if (!reading.read(true)) return nullptr;
-    FormKey key;
-    add_form(*b.op, reading.cells(), key);
-    if (key.get() != b.form.key)
+    if (!has_form(b, reading.cells()))
       return PyErr_Format(
           PyExc_ValueError,
           "a handle of op '%s' was called on tensors of another dtype, shape, strides "
@@ -130,7 +156,7 @@ PyObject* handle_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     if (!made) return nullptr;
     Handle* const self = handle(made.get());
     self->entry = &call_handle;
-    Bound& b = *(self->bound = new Bound{parts_of(PyTuple_GET_ITEM(args, 0)), {}, {}});
+    Bound& b = *(self->bound = new Bound(parts_of(PyTuple_GET_ITEM(args, 0))));
     Reading reading(*b.op);
     const Ref names(kwargs != nullptr ? PySequence_Tuple(kwargs) : nullptr);
     std::vector<PyObject*> given(&PyTuple_GET_ITEM(args, 1),
@@ -141,11 +167,9 @@ PyObject* handle_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     if (!reading.place(given.data(), count, names.get())) return nullptr;
     for (size_t i = 0; i < b.op->params.size(); ++i) b.values[i] = Py_XNewRef(reading.values()[i]);
     if (!reading.read(true) || !attach(*b.op)) return nullptr;
-    FormKey key;
-    add_form(*b.op, reading.cells(), key);
-    b.form.key = key.get();
-    each_memory_word(*b.op, reading.cells(),
-                     [&](uint64_t word) { return b.form.memory.push_back(word), true; });
+    remember(b, reading.cells());
+    each_memory_word(b, reading.cells(),
+                     [&](uint64_t word) { return b.memory.push_back(word), true; });
     // The library chooses for the scalars of each call, so these are absent.
     yard_value_t cells[YARD_MAX_ARGS];
     std::copy_n(reading.cells(), YARD_MAX_ARGS, cells);

@@ -159,6 +159,11 @@ int own_getbuffer(PyObject* o, Py_buffer* to, int flags) {
                  to_string(from_dlpack(self->t.dtype)));
     return -1;
   }
+  constexpr int kCpu = 1, kCudaHost = 3;
+  if (self->t.device.type != kCpu && self->t.device.type != kCudaHost) {
+    PyErr_SetString(PyExc_BufferError, "its memory is on another device than the cpu");
+    return -1;
+  }
   if ((flags & PyBUF_WRITABLE) != 0 && self->read_only) {
     PyErr_SetString(PyExc_BufferError, "the tensor is read-only");
     return -1;

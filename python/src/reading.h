@@ -144,8 +144,8 @@ class Reading {
   int grads_ = -1;  // whether torch computes gradients; -1 is unknown
 };
 
-// Makes the call that has been read, by a handle unless `bound` is null. Returns false with a Python
-// error if the call could not be made or was interrupted, and otherwise its Status.
+// Makes the call that has been read, by a handle unless `bound` is null. Returns false with a
+// Python error if the call could not be made or was interrupted, and otherwise its Status.
 bool call(OpParts& op, Reading& reading, detail::BoundState* bound, Status& to);
 bool attach(OpParts& op);  // finds the site; returns false with a Python error
 PartsRef parts_of(PyObject* op);

@@ -21,8 +21,8 @@ struct TensorClass {
   Framework framework = Framework::kNone;
   const DlExchange* exchange = nullptr;
 };
-// Looks at a class once. The reference is valid until the next call. All functions of this file need
-// the GIL.
+// Looks at a class once. The reference is valid until the next call. All functions of this file
+// need the GIL.
 const TensorClass& class_of(PyObject* object);
 
 // A tensor of one call. The destructor returns what reading has borrowed.

@@ -369,3 +369,46 @@ def test_lists_that_change_while_they_are_read():
     with pytest.raises(ValueError, match="at most 64 tensors"):
         cat(items, out=numpy.zeros(4, "f4"))
     yard.unregister(cat)
+
+
+def on_cuda(array):
+    """Makes a tensor that says it is on a CUDA device, which no test needs."""
+    import exchange
+
+    class OnCuda(Exchanged):
+        pass
+
+    @exchange.Borrow
+    def borrow(x, to):
+        exchange.borrow(x, to)
+        to.contents.device_type = 2
+        return 0
+
+    table = exchange.Exchange(1, 3, None, exchange.allocate, exchange.to_managed, exchange.to_object, borrow,
+                              exchange.stream)
+    OnCuda.kept = table, borrow
+    OnCuda.__dlpack_c_exchange_api__ = exchange.new_capsule(exchange.ctypes.addressof(table), exchange.NAME, None)
+    return OnCuda(array)
+
+
+def test_devices(halved):
+    seen = []
+
+    @yard.kernel(halved, vendor="mine", tensors="numpy", device="cuda", verify=lambda out, x, by, how: seen.append(x))
+    def gpu(out, x, by, how):
+        seen.append("ran")
+
+    assert yard.explain("test.halved(f32[3])@cuda")["selected"] == "vendor.mine"
+    assert yard.explain("test.halved(f32[3])")["selected"] == "reference.python"
+    assert seen[0].device == "cuda"
+    x = on_cuda(numpy.ones(3, "f4"))
+    with pytest.raises(yard.Error, match="numpy has only arrays on the cpu"):  # and not a crash
+        halved(x, out=on_cuda(numpy.ones(3, "f4")))
+    assert "ran" not in seen
+    with pytest.raises(yard.Error) as e:
+        yard.ops.softmax(x, out=on_cuda(numpy.ones(3, "f4")))
+    assert e.value.code == "no_kernel" and {r["reason"] for r in e.value.reasons} == {"device"}
+    with pytest.raises(yard.CallerError, match="on cpu like 'out', got .* on cuda"):
+        yard.ops.softmax(x, out=numpy.ones(3, "f4"))
+    with pytest.raises(ValueError, match="device: expected one of cpu, cuda"):
+        yard.kernel(halved, vendor="other", device="gpu")(print)

@@ -18,8 +18,8 @@ from ._kernels import kernel, op, unregister
 from ._reports import configure, kernels, limit_threads, load_plugin, stats, verify
 
 if not getattr(sys, "_is_gil_enabled", lambda: True)():
-    raise ImportError("yard needs the interpreter's lock, which a free-threaded Python gives back when it imports yard; "
-                      "unset PYTHON_GIL=0 or -X gil=0, which forbid that")
+    raise ImportError("yard needs the interpreter's lock, which a free-threaded Python gives back when it "
+                      "imports yard; unset PYTHON_GIL=0 or -X gil=0, which forbid that")
 
 __all__ = ["Backend", "CallerError", "Declined", "DeviceLostError", "Error", "FatalError", "FaultError", "Handle",
            "Tensor", "TensorInfo", "TransientError", "add_backend", "bind", "configure", "dispatch", "explain",
