@@ -273,3 +273,11 @@ def test_liger_says_which_rotations_it_does_not_have(change, reason):
               for name, value in change.items()}
     found = liger._check_rotation(**{**call, **change})
     assert found is True if reason is True else reason in found
+
+
+@needs_current_torch
+def test_the_script_for_devices_compares_kernels():
+    script = os.path.join(os.path.dirname(__file__), "gpu_adapters.py")
+    done = subprocess.run([sys.executable, script, "--cpu"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "attention.causal vendor.torch: 3 of 3 calls compared" in done.stdout
