@@ -8,6 +8,7 @@ as mutated in both.
 """
 
 import re
+import threading
 import types
 
 import torch
@@ -25,6 +26,7 @@ _SCALARS = {"i": "SymInt", "f": "float", "b": "bool", "s": "str"}
 
 _library = torch.library.Library("yard", "FRAGMENT")
 _schemas = {}  # of registered ops, by their names in torch
+_lock = threading.Lock()
 
 # Python functions that torch.compile traces in place of calls, by the op's name in torch. This is a
 # module because torch.compile looks up attributes of modules anew, and remembers contents of dicts.
@@ -74,10 +76,10 @@ class _Outputs:
         for size, (factor, name, broadcasts) in zip(sizes, dims):
             if factor == "*" and broadcasts:
                 found[name] = tuple(torch.broadcast_shapes(size, found.get(name, ())))
-            elif not broadcasts or found.get(name, 1) == 1:
+            elif not broadcasts:
                 found.setdefault(name, size if factor in ("*", 1) else size // factor)
-                if broadcasts:
-                    found[name] = size
+            elif found.get(name, 1) == 1:
+                found[name] = size if factor == 1 else max(size // factor, 1)
 
     def of(self, arguments):
         """Returns a list of (shape, dtype). `arguments` are the inputs by name."""
@@ -178,18 +180,22 @@ def _trace(name, params, returning, writing):
 def register(name):
     """Registers an op with torch, unless it is. torch.compile runs this while it traces a call."""
     op = _calls.ops[name]
-    known = torch_name(name)
-    if known in _schemas:
-        if _schemas[known] != op.schema:
-            raise RuntimeError(f"torch.ops.yard.{known} stands for {_schemas[known]}, and torch cannot "
+    with _lock:
+        known = _schemas.get(torch_name(name))
+        if known is None:
+            _register(op, torch_name(name))
+            _schemas[torch_name(name)] = op.schema
+        elif known != op.schema:
+            raise RuntimeError(f"torch.ops.yard.{torch_name(name)} stands for {known}, and torch cannot "
                                "change it; give the op another name")
-        return
+
+
+def _register(op, name):
     params = _schema.read(op.schema)
     inputs = [p.name for p in params if p.role != "!"]
     defaults = {p.name: p.default for p in params if p.role != "!"}
     outputs = _Outputs(op.schema, params)
     count = sum(p.role == "!" for p in params)
-    options = {"tags": (torch.Tag.pt2_compliant_tag,)}
 
     def fake(*args):
         _refuse_gradients(_tensors(args))
@@ -206,17 +212,18 @@ def register(name):
     def write(*args, **written):
         op(*args, **written)
 
+    def define(form, returns, with_outputs, run, fake):
+        _library.define(f"{form}({_declaration(params, with_outputs)}) -> {returns}",
+                        tags=(torch.Tag.pt2_compliant_tag,))
+        _library.impl(form, run, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"yard::{form}", fake, lib=_library)
+
     returning = writing = None
     if outputs.follow:
-        returns = {0: "()", 1: "Tensor"}.get(count) or f"({', '.join(['Tensor'] * count)})"
-        _library.define(f"{known}({_declaration(params, False)}) -> {returns}", **options)
-        _library.impl(known, op, "CompositeExplicitAutograd")
-        torch.library.register_fake(f"yard::{known}", fake, lib=_library)
-        returning = getattr(torch.ops.yard, known).default
+        returns = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
+        define(name, returns, False, op, fake)
+        returning = getattr(torch.ops.yard, name).default
     if count > 0:
-        _library.define(f"{known}.out({_declaration(params, True)}) -> ()", **options)
-        _library.impl(f"{known}.out", write, "CompositeExplicitAutograd")
-        torch.library.register_fake(f"yard::{known}.out", fake_writing, lib=_library)
-        writing = getattr(torch.ops.yard, known).out
-    setattr(traced, known, _trace(name, params, returning, writing))
-    _schemas[known] = op.schema
+        define(f"{name}.out", "()", True, write, fake_writing)
+        writing = getattr(torch.ops.yard, name).out
+    setattr(traced, name, _trace(op.__name__, params, returning, writing))
