@@ -15,6 +15,7 @@ from ._errors import (CallerError, Declined, DeviceLostError, Error, FatalError,
 from ._calls import bind, explain, ops, policy, register_torch_ops
 from ._functions import Backend, add_backend, dispatch, functions, remove_backend
 from ._kernels import kernel, op, unregister
+from ._plugins import load_plugins, plugins
 from ._reports import configure, kernels, limit_threads, load_plugin, stats, verify
 
 if not getattr(sys, "_is_gil_enabled", lambda: True)():
@@ -23,6 +24,8 @@ if not getattr(sys, "_is_gil_enabled", lambda: True)():
 
 __all__ = ["Backend", "CallerError", "Declined", "DeviceLostError", "Error", "FatalError", "FaultError", "Handle",
            "Tensor", "TensorInfo", "TransientError", "add_backend", "bind", "configure", "dispatch", "explain",
-           "functions", "kernel", "kernels",
-           "limit_threads", "load_plugin", "op", "ops", "policy", "register_torch_ops", "remove_backend", "stats",
-           "unregister", "verify"]
+           "functions", "kernel", "kernels", "limit_threads", "load_plugin", "load_plugins", "op", "ops",
+           "plugins", "policy", "register_torch_ops", "remove_backend", "stats", "unregister", "verify"]
+
+
+_plugins.load_environment()

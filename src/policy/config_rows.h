@@ -152,6 +152,8 @@ inline constexpr auto kFields<Environment> = std::tuple{
           "plugins to load before the plugins of YARD_PLUGIN_PATH", {.variable = "YARD_PLUGINS"}),
     field("plugin_path", &Environment::plugin_path, shape::kText, "where plugins are searched",
           {.variable = "YARD_PLUGIN_PATH"}),
+    field("python_plugins", &Environment::python_plugins, shape::kText,
+          "modules that the Python package loads", {.variable = "YARD_PYTHON_PLUGINS"}),
     field("record", &Environment::record, shape::kPath, "the file that calls are recorded to",
           {.variable = "YARD_RECORD"}),
     field("state_bytes", &Environment::state_bytes, {shape::kWhole, 0, kMostStateBytes},

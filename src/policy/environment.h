@@ -23,7 +23,8 @@ std::string to_string(const EnvProblem& problem);
 
 struct Environment {
   Policy policy;  // spells backends as their variables do; see with_backend_names()
-  std::string log_levels, config, events, record, output_directory, verbose, plugins, plugin_path;
+  std::string log_levels, config, events, record, output_directory, verbose, plugins, plugin_path,
+      python_plugins;
   std::optional<int64_t> state_bytes;
   std::optional<bool> inspect;
   std::map<std::string, std::string>

@@ -112,6 +112,7 @@ std::shared_ptr<const policy::Reading> read_environment(const policy::Reading& b
   for (const auto& [variable, value] :
        {std::pair("YARD_CONFIG", &good.config), std::pair("YARD_EVENTS", &good.events),
         std::pair("YARD_PLUGINS", &good.plugins), std::pair("YARD_PLUGIN_PATH", &good.plugin_path),
+        std::pair("YARD_PYTHON_PLUGINS", &good.python_plugins),
         std::pair("YARD_RECORD", &good.record),
         std::pair("YARD_OUTPUT_DIRECTORY", &good.output_directory)})
     if (privileged && !value->empty())

@@ -157,17 +157,18 @@ TEST_F(EnvironmentTest, SetsLogLevelsAndTheFirstUseIsLogged) {
 
 // The user who starts a privileged process must not choose which files it reads and writes.
 TEST_F(EnvironmentTest, NamesNoFilesToAPrivilegedProcess) {
-  const char* paths[] = {"YARD_CONFIG", "YARD_PLUGINS", "YARD_PLUGIN_PATH", "YARD_RECORD",
-                         "YARD_EVENTS"};
+  const char* paths[] = {"YARD_CONFIG", "YARD_PLUGINS", "YARD_PLUGIN_PATH",
+                         "YARD_RECORD", "YARD_EVENTS",  "YARD_PYTHON_PLUGINS"};
   for (const char* variable : paths) set(variable, "/nowhere/at/all");
   set("YARD_PREFER", "reference");
   const auto can_record = [](const std::string&) { return Status(); };
   const auto reading = rules::read_environment({}, can_record, true);
   const policy::Environment& e = reading->good;
-  for (const std::string& value : {e.config, e.plugins, e.plugin_path, e.record, e.events})
+  for (const std::string& value :
+       {e.config, e.plugins, e.plugin_path, e.record, e.events, e.python_plugins})
     EXPECT_EQ(value, "");
   EXPECT_EQ(e.policy.prefer, Kind::kReference);  // anybody may choose the kernels
-  ASSERT_EQ(reading->problems.size(), 5u);
+  ASSERT_EQ(reading->problems.size(), 6u);
   for (const policy::EnvProblem& p : reading->problems) {
     EXPECT_TRUE(p.error);
     EXPECT_THAT(log_, HasSubstr(p.variable + "="));
