@@ -71,8 +71,8 @@ def why_skipped(case):
     skipped = case.find("skipped")
     if skipped is None or not str(skipped.get("message")).startswith("SKIP_"):
         return None
-    said = re.search(r": Skipped\n+(.+)", case.findtext("system-out") or "")
-    return said.group(1) if said else "skipped"
+    said = re.search(r": Skipped\n+(.+)|^SKIPPED \[\d+\] \S+ (.+)", case.findtext("system-out") or "", flags=re.M)
+    return said.group(1) or said.group(2) if said else "skipped"
 
 
 def output_of(case):
