@@ -152,7 +152,7 @@ bool Reading::read_list(const Param& p, PyObject* object, yard_value_t& to) {
   for (size_t i = 0; i < list.size(); ++i)
     if (!read_tensor(p, PyTuple_GET_ITEM(items.get(), static_cast<Py_ssize_t>(i)), list[i]))
       return false;
-  kept_.push_back(std::move(items));
+  kept_[kept_count_++] = items.release();
   to = {YARD_TAG_LIST, static_cast<uint32_t>(list.size()), {.list = list.data()}};
   return true;
 }
@@ -247,7 +247,7 @@ static std::string form_text(const yard_tensor_t& t) {
 }
 
 // Finds the outputs of the call among those of earlier calls, or asks the runtime.
-bool Reading::infer(std::vector<InferredOutput>& to) {
+std::shared_ptr<const Inferred> Reading::infer() {
   FormKey key;
   for (size_t i = 0; i < op_.params.size(); ++i) {
     if (op_.params[i].output) continue;
@@ -267,11 +267,8 @@ bool Reading::infer(std::vector<InferredOutput>& to) {
       default: key.add(v.u.i);
     }
   }
-  for (const Inferred& i : op_.inferred) {
-    if (i.key != key.get() || i.outputs.empty()) continue;
-    for (const InferredOutput& o : i.outputs) to.push_back(o.copy());
-    return true;
-  }
+  for (const auto& known : op_.inferred)
+    if (known != nullptr && known->key == key.get()) return known;
   std::vector<Arg> inputs;
   for (size_t i = 0; i < op_.params.size(); ++i)
     if (!op_.params[i].output) inputs.push_back(Arg(Value(cells_[i])));
@@ -285,35 +282,34 @@ bool Reading::infer(std::vector<InferredOutput>& to) {
     for (size_t i = 0; i < op_.params.size(); ++i)
       if (cells_[i].tag == YARD_TAG_TENSOR)
         why.note(op_.params[i].text + ": " + form_text(*cells_[i].u.tensor));
-    return raise_status(why, op_.name.c_str()), false;
+    return raise_status(why, op_.name.c_str()), nullptr;
   }
-  Inferred made{std::string(key.get()), {}};
+  const auto made = std::make_shared<Inferred>(Inferred{std::string(key.get()), {}});
   for (const TensorView& v : *found) {
     Ref shape(PyTuple_New(v.rank()));
-    if (!shape) return false;
+    if (!shape) return nullptr;
     for (int d = 0; d < v.rank(); ++d)
       PyTuple_SET_ITEM(shape.get(), d, PyLong_FromLongLong(v.shape()[static_cast<size_t>(d)]));
-    to.push_back(made.outputs.emplace_back(InferredOutput{v.dtype(), std::move(shape)}).copy());
+    made->outputs.push_back({v.dtype(), std::move(shape)});
   }
-  op_.inferred[op_.next_inferred++ % op_.inferred.size()] = std::move(made);
-  return true;
+  op_.inferred[op_.next_inferred++ % op_.inferred.size()] = made;
+  return made;
 }
 
 bool Reading::add_outputs(bool allocate) {
-  std::vector<InferredOutput> inferred;  // other threads may replace those of the op
-  if (!infer(inferred)) return false;
+  const auto inferred = infer();  // kept, since other threads may replace those of the op
+  if (inferred == nullptr) return false;
   if (allocate && like_ == nullptr) {
     PyErr_Format(PyExc_TypeError,
                  "op '%s' needs argument '%s', since no library of its tensors makes others",
                  op_.name.c_str(), op_.params[op_.outputs[0]].text.c_str());
     return false;
   }
-  views_.reserve(op_.outputs.size());
-  for (size_t o = 0; o < op_.outputs.size() && o < inferred.size(); ++o) {
+  if (!allocate) views_.reserve(op_.outputs.size());
+  for (size_t o = 0; o < op_.outputs.size() && o < inferred->outputs.size(); ++o) {
     const size_t i = op_.outputs[o];
     if (values_[i] != nullptr || op_.params[i].optional) continue;
-    const DType dtype = inferred[o].dtype;
-    const Ref& shape = inferred[o].shape;
+    const auto& [dtype, shape] = inferred->outputs[o];
     if (!allocate) {
       int64_t sizes[YARD_MAX_RANK];
       const auto rank = static_cast<size_t>(PyTuple_GET_SIZE(shape.get()));
@@ -326,8 +322,12 @@ bool Reading::add_outputs(bool allocate) {
       cells_[i] = {YARD_TAG_TENSOR, 0, {.tensor = &view.c()}};
       continue;
     }
-    values_[i] = kept_.emplace_back(make_tensor(*like_, like_class_, dtype, shape.get())).get();
-    if (values_[i] == nullptr || !read_one(i)) return false;
+    values_[i] = make_tensor(*like_, like_class_, dtype, shape.get());
+    if (values_[i] == nullptr) return false;
+    kept_[kept_count_++] = values_[i];
+    const int grads = std::exchange(grads_, 0);  // a new tensor requires no gradient
+    if (!read_one(i)) return false;
+    grads_ = grads;
   }
   return true;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -56,7 +57,6 @@ class FormKey {
 struct InferredOutput {
   DType dtype = DType::invalid;
   Ref shape;  // a tuple
-  InferredOutput copy() const { return {dtype, Ref::borrow(shape.get())}; }
 };
 struct Inferred {  // outputs of calls whose tensors have these dtypes and sizes
   std::string key;
@@ -68,7 +68,7 @@ struct OpParts {
   std::string name;
   std::vector<Param> params;
   std::vector<uint8_t> inputs, outputs;  // indices of params
-  std::array<Inferred, 16> inferred;
+  std::array<std::shared_ptr<const Inferred>, 16> inferred;
   size_t next_inferred = 0;
   Ref doc, schema;
   detail::Site* site = nullptr;  // for calls; found by the first one
@@ -101,6 +101,9 @@ class Reading {
   explicit Reading(OpParts& op) noexcept : op_(op) {
     std::fill_n(values_, op_.params.size(), nullptr);
   }
+  ~Reading() {
+    while (kept_count_ > 0) Py_DECREF(kept_[--kept_count_]);
+  }
   Reading(const Reading&) = delete;
   Reading& operator=(const Reading&) = delete;
 
@@ -130,7 +133,8 @@ class Reading {
   bool read_scalar(const Param& p, PyObject* object, yard_value_t& to);
   bool read_word(const Param& p, std::string_view word, yard_value_t& to);
   bool add_outputs(bool allocate);
-  bool infer(std::vector<InferredOutput>& to);
+  // Returns null with a Python error.
+  std::shared_ptr<const Inferred> infer();
 
   OpParts& op_;
   CallFrame frame_;
@@ -139,7 +143,8 @@ class Reading {
   const TensorArg* like_ = nullptr;  // the first tensor of a library that can make others
   TensorClass like_class_;
   std::vector<std::vector<const yard_tensor_t*>> lists_;
-  std::vector<Ref> kept_;  // items of lists, and outputs that were made
+  PyObject* kept_[YARD_MAX_ARGS];  // owned: items of lists, and outputs that were made
+  size_t kept_count_ = 0;
   std::vector<TensorView> views_;
   int grads_ = -1;  // whether torch computes gradients; -1 is unknown
 };
