@@ -21,7 +21,7 @@ COLORS = {30: "#22272e", 31: "#f47067", 32: "#6bc46d", 33: "#daaa3f", 34: "#6cb6
           37: "#cdd9e5", 90: "#768390"}
 BACKGROUND, FOREGROUND = "#1c2128", "#cdd9e5"
 PROMPT = "Explain in ten sentences how trains are sorted in a railway yard."
-DENIED = "default.simd_int8"
+DENIED = "default.simd_int8_packed"
 DEADLINE = 60  # seconds that a program has to show something
 
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `linear` over weights with few bits, as they are stored or packed. Activations are rounded to int8
+// `linear` over weights with few bits, as they are stored or packed. Activations become int8 blocks
 // once per call, and threads share the panels of weight rows.
 #include <algorithm>
 #include <bit>

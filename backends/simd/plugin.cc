@@ -159,8 +159,8 @@ double packed_linear_cost(void*, const int64_t* fields, uint32_t) {
   const double rows = size_of(fields[0]), n = size_of(fields[1]);
   const double passes = std::ceil(rows / static_cast<double>(kRowsAtATime));
   const double each = rows <= static_cast<double>(kFewPackedRows)
-                          ? 0.25 + 0.15 * rows
-                          : 0.3 * passes + quant_kernels().product * rows;
+                          ? 0.2 + 0.1 * rows
+                          : 0.25 * passes + quant_kernels().product * rows;
   return estimate(rates(), {2, each + 10 * rows / std::max(n, 1.0)}, n * size_of(fields[2]));
 }
 

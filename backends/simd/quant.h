@@ -132,7 +132,7 @@ struct QuantWeight {
 };
 
 // A weight can be packed once, for calls that follow. Packed weights are panels of kPanelRows rows,
-// and each panel has strips of a few rows, as many as a vector has lanes. A strip holds the elements
+// and a panel has strips of a few rows, as many as a vector has lanes. A strip holds the elements
 // of all its blocks and then their scales, as f16. Elements lie as in a WBlock, four of each row in
 // turn; if they have four bits, elements 0 to 15 of a block are the low halves of bytes, and 16 to
 // 31 are the high halves. Zeros follow the last row.

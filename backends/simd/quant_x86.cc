@@ -125,7 +125,7 @@ YARD_ISA_INLINE TI load_weights(const void* p) {
 }
 YARD_ISA_INLINE TI four_of(const int8_t* x) { return _mm512_set1_epi32(read<int32_t>(x)); }
 
-// Sums begin with the bits of 1.5 * 2^23. Read as f32, they are then that number plus the sum, which
+// Sums begin with the bits of 1.5 * 2^23. Read as f32, they are that number plus the sum, which
 // is less than 2^22. A multiplication and addition takes the number away and applies the scale.
 // Both are exact, because a scale has at most 19 bits.
 inline constexpr float kShift = 12582912.0f;

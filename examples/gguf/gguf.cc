@@ -169,6 +169,18 @@ void Gguf::prefetch() const {
   if (::madvise(start, size, MADV_POPULATE_READ) != 0) ::madvise(start, size, MADV_WILLNEED);
 }
 
+void Gguf::release(const yard::TensorView& tensor) const {
+  if (mapping_ == nullptr) return;
+  const yard_dtype_t dtype = tensor.c().dtype;
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(tensor.data());
+  const auto bytes =
+      static_cast<uintptr_t>(tensor.numel() / yard_unit_elements(dtype) * yard_unit_bytes(dtype));
+  // Other tensors may share the first and the last page.
+  const uintptr_t first = (begin + page - 1) / page * page, last = (begin + bytes) / page * page;
+  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+}
+
 Gguf Gguf::parse(std::span<const std::byte> bytes, std::string name) {
   Gguf g;
   g.bytes_ = bytes, g.name_ = std::move(name);

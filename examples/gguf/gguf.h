@@ -76,6 +76,8 @@ class Gguf {
   const GgufTensor& tensor(Text name) const;
   // Reads the tensors of an opened file from the disk now instead of on first use.
   void prefetch() const;
+  // Gives the memory of a tensor of an opened file back. The next access reads the file again.
+  void release(const yard::TensorView& tensor) const;
 
   [[noreturn]] void fail(const std::string& expected, const auto&... got) const {
     throw std::runtime_error(

@@ -125,21 +125,28 @@ Layer Model::layer(int64_t number) const {
   return l;
 }
 
-// [load]
+void Model::each_weight(auto& model, const auto& f) {
+  for (auto& l : model.layers)
+    for (auto* const w : {&l.query, &l.key, &l.value, &l.output, &l.gate, &l.up, &l.down})
+      if (!(w == &l.up && l.gate_is_both) && !(w == &l.value && l.query_is_both)) f(*w);
+  f(model.logits);
+}
+
 // Without an instance, calls use kernels that read the file.
 void Model::load_weights() {
-  const auto load = [](Linear& l) {
+  each_weight(*this, [](Linear& l) {
     if (!yard_is_blocks(l.weight.c().dtype)) return;
     auto made = yard::Instance::make("linear");
     if (made.ok() && made->load({{"weight", l.weight}}).ok())
       l.instance = std::make_unique<const yard::Instance>(*std::move(made));
-  };
-  for (Layer& l : layers)
-    for (Linear* const w : {&l.query, &l.key, &l.value, &l.output, &l.gate, &l.up, &l.down})
-      if (!(w == &l.up && l.gate_is_both) && !(w == &l.value && l.query_is_both)) load(*w);
-  load(logits);
+  });
 }
-// [/load]
+
+void Model::release_packed() const {
+  each_weight(*this, [this](const Linear& l) {
+    if (l.instance != nullptr && l.instance->states() > 0) file_.release(l.weight);
+  });
+}
 
 struct Session::Rows {
   int64_t count;
@@ -207,6 +214,8 @@ Status Session::advance(std::span<const int32_t> ids) {
     }
     ids = ids.subspan(n);
   }
+  if (first_) model_.release_packed();
+  first_ = false;
   return {};
 }
 

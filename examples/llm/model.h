@@ -51,6 +51,8 @@ class Model {
   explicit Model(Gguf file);
 
   const Gguf& file() const { return file_; }
+  // Gives back the memory of the weights that kernels have packed.
+  void release_packed() const;
   // These sizes come from the keys of the GGUF file.
   int64_t width = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, vocabulary = 0, context = 0;
   float epsilon = 0;
@@ -66,6 +68,8 @@ class Model {
   Layer layer(int64_t number) const;
   static bool join(Linear& first, const Linear& second);
   void load_weights();
+  // Calls f with each weight of a product.
+  static void each_weight(auto& model, const auto& f);
 
   Gguf file_;
 };
@@ -118,6 +122,7 @@ class Session {
 
   const Model& model_;
   int64_t context_, batch_, position_ = 0, table_rows_ = 0;
+  bool first_ = true;     // no tokens were appended yet
   int64_t draws_ = 0;     // random numbers used so far
   Floats keys_, values_;  // [layers, context, kv_heads, head_dim]
   Floats cos_, sin_;      // [context, pairs]

@@ -182,7 +182,7 @@ def test_nothing_leaks(what):
     try:
         first = memory_after(work, 100)
         references = sys.getrefcount(x), sys.getrefcount(w), sys.getrefcount(None)
-        assert memory_after(work, 200) - first < 30_000
+        assert memory_after(work, 400) - first < 50_000  # caches grow a little
         assert (sys.getrefcount(x), sys.getrefcount(w)) == references[:2]
         assert sys.getrefcount(None) - references[2] < 150
     finally:
