@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels of other libraries."""
 
+import doctest
 import os
 import subprocess
 import sys
 
-import numpy
 import pytest
 import yard
 import yard.adapters
@@ -44,6 +44,11 @@ def test_enable_lists_the_kernels(rows):
     assert len(yard.adapters.enable()) == len(rows)  # a second time changes nothing
     with pytest.raises(ValueError, match="torch, triton, liger"):
         yard.adapters.enable("tensorflow")
+
+
+def test_docstrings():
+    found = doctest.testmod(yard.adapters)
+    assert found.attempted > 0 and found.failed == 0
 
 
 def test_an_absent_package_is_a_reason():

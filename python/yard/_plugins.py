@@ -3,14 +3,14 @@
 
 import importlib
 import os
-import threading
 import warnings
+from _thread import RLock  # importing threading takes milliseconds
 
 from . import _reports
 
 VARIABLE = "YARD_PYTHON_PLUGINS"
 GROUP = "yard.plugins"
-_lock = threading.RLock()
+_lock = RLock()
 _rows = {}  # of plugins, by what they load
 
 
