@@ -108,6 +108,7 @@ PyObject* call_op(PyObject* self, PyObject* const* args, size_t flags, PyObject*
 
 PyObject* explain_op(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   return guarded([&]() -> PyObject* {
+    if (is_stale(*op_of(self)->parts) && !refresh(self)) return nullptr;
     const PartsRef op = op_of(self)->parts;
     Reading reading(*op);
     if (!reading.place(args, static_cast<size_t>(count), names) || !reading.read(false) ||

@@ -123,9 +123,13 @@ bool Reading::read_tensor(const Param& p, PyObject* object, const yard_tensor_t*
 }
 
 bool Reading::check_gradient(const Param& p, PyObject* object) {
-  if (grads_ < 0) grads_ = grad_mode() ? 1 : 0;
-  const int needs = grads_ == 1 ? requires_grad(object) : 0;
+  // Where the mode was on the last time, it is asked only for a tensor that requires a gradient.
+  static bool was_on = true;
+  const auto ask = [&] { return grads_ = was_on = grad_mode(); };
+  if (grads_ < 0 && !was_on && !ask()) return true;
+  const int needs = requires_grad(object);
   if (needs <= 0) return needs == 0;
+  if (grads_ < 0 && !ask()) return true;
   if (p.written || !has_autograd_kernel(op_.name)) {
     PyErr_SetString(PyExc_RuntimeError,
                     p.written ? "it requires a gradient, and the call writes to it; call within "

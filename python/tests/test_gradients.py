@@ -42,6 +42,18 @@ def test_without_such_a_kernel_the_error_says_what_to_do(op):
         assert not op(x, w).requires_grad
 
 
+def test_the_mode_may_change_between_calls(op):
+    x, w = tensors()
+    for enabled in (True, False, False, True, True, False):
+        with torch.set_grad_enabled(enabled):
+            op(x, x)  # no gradient is required, so the mode does not matter
+            if enabled:
+                with pytest.raises(RuntimeError, match="requires a gradient"):
+                    op(x, w)
+            else:
+                assert not op(x, w).requires_grad
+
+
 def test_gradients_flow_through_the_kernel(op, with_autograd):
     x, w = tensors()
     out = op(x, w)
