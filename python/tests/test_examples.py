@@ -10,7 +10,7 @@ import pytest
 import yard
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "python"
-MODELS = {"chat"}  # test_models.py runs these
+MODELS = {"chat", "transformers_smollm2"}  # test_models.py runs these
 
 
 @pytest.mark.parametrize("path", sorted(p for p in EXAMPLES.glob("*.py") if p.stem not in MODELS), ids=lambda p: p.stem)

@@ -51,3 +51,13 @@ def test_chat_gives_the_tokens_of_the_program_in_cpp(chat):
     assert printed.startswith(expected["text"] + "\n")
     counts = re.search(r"^\[(\d+) tokens in .* then (\d+) ", printed, re.M)
     assert counts.groups() == (str(len(expected["prompt_tokens"])), str(len(expected["tokens"])))
+
+
+def test_transformers_gives_the_same_tokens_with_the_ops(model):
+    for package in ("torch", "transformers", "accelerate", "gguf"):
+        pytest.importorskip(package)
+    printed = run("transformers_smollm2.py")
+    assert "The capital of France is Paris." in printed
+    assert "\nthe tokens are the same\n" in printed
+    for op in ("rms_norm", "rotary_embedding", "attention.causal", "silu_and_mul"):
+        assert re.search(rf"^{re.escape(op)} +\S+ +[1-9]\d*$", printed, re.M), printed
