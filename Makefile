@@ -7,7 +7,7 @@ FULL_FUZZ_SECONDS ?= 120
 SOAK_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo tour test check check-full bench lint format fuzz docs clean
+.PHONY: help setup build demo tour test check check-full check-python wheel bench lint format fuzz docs clean
 
 help: ## say what there is
 	@echo 'Switchyard picks, runs and explains the best kernel for every operator call.'
@@ -19,6 +19,8 @@ help: ## say what there is
 	@echo '  make check    the same tests under sanitizers, the fuzzers, the library built inside another project'
 	@echo '  make check-full  the long tests with ten times as many rounds, the fuzzers for two minutes each, the soaks of'
 	@echo '                tests/soak.txt for a minute each under the sanitizers (SOAK_SECONDS=60)'
+	@echo '  make wheel    a Python wheel with all libraries inside, in dist/, tested where these are missing'
+	@echo '  make check-python  the tests of the Python package with the current torch, numpy and transformers, and a model'
 	@echo '  make bench    the figures, beside those of PyTorch'"'"'s dispatcher and of llama.cpp'
 	@echo '  make docs     the documentation site: build/docs/index.html'
 	@echo '  make lint     the house rules alone'
@@ -62,6 +64,14 @@ check-full:
 	@scripts/setup.sh build test full
 	@scripts/test.py --full --fuzz-seconds $(FULL_FUZZ_SECONDS) --soak-seconds $(SOAK_SECONDS) \
 	  release asan fuzz tsan soak
+
+wheel:
+	@scripts/setup.sh build wheel
+	@scripts/wheel.sh
+
+check-python:
+	@scripts/setup.sh build wheel model
+	@scripts/check_python.sh
 
 bench:
 	@scripts/setup.sh build model bench

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs the packages that a task needs.
-# Usage: scripts/setup.sh [build] [test] [full] [model] [bench] [docs] [lint]
+# Usage: scripts/setup.sh [build] [test] [full] [model] [wheel] [bench] [docs] [lint]
 #
 # Looks for each tool and header, so that it can run before every task and does nothing if all are
 # present. On Debian and its derivatives it installs missing packages, as root or through sudo. On
@@ -45,6 +45,8 @@ test:python3-venv?:venv_of_python
 full:chromium?:chromium
 model:python3:python3
 model:python3-pip?:pip_of_python
+wheel:python3-dev:headers_of_python
+wheel:python3-venv:venv_of_python
 bench:libbenchmark-dev:<benchmark/benchmark.h>
 bench:libtorch-dev?:<torch/library.h>
 bench:valgrind:valgrind
@@ -122,8 +124,8 @@ apt() {
 groups=${*:-build test}
 for group in $groups; do
   case $group in
-    build | test | full | model | bench | docs | lint) ;;
-    *) echo "setup: no group '$group'; there are build, test, full, model, bench, docs and lint" >&2; exit 2 ;;
+    build | test | full | model | wheel | bench | docs | lint) ;;
+    *) echo "setup: no group '$group'; there are build, test, full, model, wheel, bench, docs and lint" >&2; exit 2 ;;
   esac
 done
 
