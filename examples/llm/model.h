@@ -7,10 +7,10 @@
 //   for (int32_t id; session.sample({}, &id).ok() && !tokenizer.is_end(id);)
 //     session.advance({&id, 1}).or_throw();
 //
-// Weights stay in the mapped file. Quantised weights are also loaded into instances of linear, whose
-// first calls may pack them (docs/guides/calling_ops.md). Any number of sessions may run a model,
-// each on one thread at a time. A session allocates when it is constructed. advance() and sample()
-// do not allocate, apart from the work of the runtime for the first calls of a form.
+// Weights stay in the mapped file. Quantised weights are also loaded into instances of linear,
+// whose first calls may pack them (docs/guides/calling_ops.md). Any number of sessions may run a
+// model, each on one thread at a time. A session allocates when it is constructed. advance() and
+// sample() do not allocate, apart from the work of the runtime for the first calls of a form.
 #pragma once
 
 #include <yard/bound.h>
