@@ -332,9 +332,7 @@ TEST(Products, HaveTheSameBitsWithPackedWeights) {
         }
     }
   }
-#if defined(__x86_64__)
-  EXPECT_EQ(sets > 0, quant_kernels_avx2() != nullptr);
-#endif
+  EXPECT_EQ(sets > 0, quant_kernels_avx2() != nullptr || quant_kernels_neon() != nullptr);
 }
 
 TEST(Products, OfSeveralPanelsAreThoseOfEach) {

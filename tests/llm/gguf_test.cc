@@ -154,6 +154,37 @@ TEST(Gguf, TakesNoMemoryForWhatIsNotAsked) {
   EXPECT_LT(peak_bytes() - before, 64 << 20);
 }
 
+TEST(Gguf, ReleasesTheMemoryOfATensorAndReadsItAgain) {
+  constexpr int64_t kCount = 1 << 20;
+  const TemporaryPath file;
+  GgufWriter w;
+  w.floats("before", {3}, {1, 2, 3});
+  w.floats("x", {kCount}, std::vector<float>(kCount, 5));
+  w.floats("after", {3}, {1, 2, 4});
+  std::ofstream(file.path, std::ios::binary) << w.bytes();
+  const Gguf g = Gguf::open(file.path);
+  const auto mapped_pages = [] {
+    int64_t size = 0, resident = 0, of_files = 0;
+    std::ifstream("/proc/self/statm") >> size >> resident >> of_files;
+    return of_files;
+  };
+  g.prefetch();
+  const GgufTensor& x = g.tensor("x");
+  const auto value = [](const GgufTensor& t, int64_t i) {
+    return reinterpret_cast<const float*>(t.data)[i];
+  };
+  double sum = 0;
+  for (int64_t i = 0; i < kCount; ++i) sum += static_cast<double>(value(x, i));
+  const int64_t before = mapped_pages();
+  g.release(yard::TensorView(x.data, x.dtype, x.shape));
+  const int64_t released = (before - mapped_pages()) * ::sysconf(_SC_PAGESIZE);
+  EXPECT_GT(released, kCount * 4 / 2);
+  for (int64_t i = 0; i < kCount; ++i) sum -= static_cast<double>(value(x, i));
+  EXPECT_EQ(sum, 0);
+  EXPECT_EQ(value(g.tensor("before"), 2), 3);
+  EXPECT_EQ(value(g.tensor("after"), 2), 4);
+}
+
 TEST(Gguf, RefusesTooManyElementsAndEntries) {
   GgufWriter w;
   const auto add = [&](const char* key, uint64_t count) {

@@ -18,6 +18,7 @@ namespace {
 using testing::HasSubstr;
 using Ids = std::vector<int32_t>;
 
+constexpr const char kPackedKernel[] = "default.simd_int8_packed";
 const Ids kPrompt = {5, 80, 17, 3, 200, 41, 99, 5, 12};
 
 struct Loaded {
@@ -121,6 +122,25 @@ TEST(Model, ReadsWeightsOfOtherTypes) {
     EXPECT_LT(d, 1.5) << type;
     EXPECT_GT(d, 1e-5) << type;
   }
+}
+
+TEST(Model, LoadsWeightsWithFewBitsForKernelsThatPack) {
+  TinyModel m;
+  EXPECT_EQ(Loaded(m).model.logits.instance, nullptr);  // f32
+  m.type = 8;
+  const Loaded l(m);
+  for (const Layer& layer : l.model.layers)
+    for (const Linear* w : {&layer.query, &layer.output, &layer.gate, &layer.down})
+      EXPECT_NE(w->instance, nullptr);
+  const std::vector<float> packed = logits_of(l.model, kPrompt, 2);
+  // A processor without the instructions packs nothing.
+  const std::string call = "linear(f32[1,64], q8_0[256,64])@cpu+loaded";
+  const bool packs = yard::Runtime::shared().explain(call).value().selected == kPackedKernel;
+  EXPECT_EQ(l.model.logits.instance->states(), packs ? 1u : 0u);
+  yard::Policy policy;
+  policy.deny_kernels = {kPackedKernel};
+  const yard::ScopedPolicy in(policy);
+  EXPECT_EQ(logits_of(l.model, kPrompt, 2), packed);
 }
 
 TEST(Model, ExplainsWhatItCannotLoad) {
