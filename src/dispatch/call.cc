@@ -105,7 +105,7 @@ struct FormFacts {
 // plan is not known, or if the scope traces or is invalid. Faster without kInScope.
 template <bool kInScope, class F>
 bool serve_by_key(base::ThreadRecord& thread, Site& site, const Cells& cells, const CallForm& form,
-                  const F& serve, Status::Rep*& failed) {
+                  uint32_t flags, const F& serve, Status::Rep*& failed) {
   const Core& core = *site.core;
   const ScopeState* const scope = kInScope ? thread.scope_state : nullptr;
   if (scope != nullptr && (scope->tracer != nullptr || !scope->problem.ok())) return false;
@@ -115,7 +115,7 @@ bool serve_by_key(base::ThreadRecord& thread, Site& site, const Cells& cells, co
   const MemoVersion& version =
       is_overlay ? core.published.overlays_version : core.published.version(index);
   const uint64_t found = version.read();  // before reading the snapshot
-  uint32_t flags = scope != nullptr ? scope->flags : 0;
+  if (scope != nullptr) flags |= scope->flags;
   const Snapshot& snapshot = *guard.protect(core.published.current);
   const Entry* const entry = is_overlay
                                  ? snapshot.overlay(index, OverlayKey::make(nullptr, scope, false))
@@ -137,22 +137,24 @@ bool serve_by_key(base::ThreadRecord& thread, Site& site, const Cells& cells, co
 // Not inlined, because calls outside of scopes do not need its stack.
 template <class F>
 [[gnu::noinline]] bool serve_in_scope(base::ThreadRecord& thread, Site& site, const Cells& cells,
-                                      const CallForm& form, const F& serve, Status::Rep*& failed) {
-  return serve_by_key<true>(thread, site, cells, form, serve, failed);
+                                      const CallForm& form, uint32_t flags, const F& serve,
+                                      Status::Rep*& failed) {
+  return serve_by_key<true>(thread, site, cells, form, flags, serve, failed);
 }
 
 // Finds the plan of a call by its memo or its key, and sets `failed` to the result of serve(thread,
-// site, cells, entry, plan, flags). Returns false if the plan is not known.
+// site, cells, entry, plan, flags). `added` are the flags of its options. Returns false without a
+// known plan.
 template <class F>
-[[gnu::always_inline]] inline bool serve_known(Site& site, const Cells& cells, const F& serve,
-                                               Status::Rep*& failed) {
+[[gnu::always_inline]] inline bool serve_known(Site& site, const Cells& cells, uint32_t added,
+                                               const F& serve, Status::Rep*& failed) {
   // Deeper calls use no memos, because a form would take 700 bytes of stack at each level.
   ThreadHead* const head = t_thread;
   if (head == nullptr || head->depth >= ThreadHead::kInlineSlots) [[unlikely]]
     return false;
   auto& thread = static_cast<base::ThreadRecord&>(*head);
   CallForm form;
-  if (!form.read(thread, site, cells)) [[unlikely]]
+  if (!form.read(thread, site, cells, added)) [[unlikely]]
     return false;
   if (const CallMemo* const m = find(thread, site, form, cells)) [[likely]] {
     base::Guard guard(thread);
@@ -164,8 +166,8 @@ template <class F>
     }
   }
   return thread.scope_state == nullptr
-             ? serve_by_key<false>(thread, site, cells, form, serve, failed)
-             : serve_in_scope(thread, site, cells, form, serve, failed);
+             ? serve_by_key<false>(thread, site, cells, form, added, serve, failed)
+             : serve_in_scope(thread, site, cells, form, added, serve, failed);
 }
 
 }  // namespace
@@ -177,37 +179,33 @@ Status::Rep* call(Site* site, const Cells& cells) {
     return run_hit(thread, of, entry, plan, args, flags);
   };
   Status::Rep* failed;
-  if (serve_known(*site, cells, serve, failed)) [[likely]]
+  if (serve_known(*site, cells, 0, serve, failed)) [[likely]]
     return failed;
   return resolve_call(*site, cells, nullptr).release();
 }
 
-// Returns true if the options ask for a result record at most.
-static bool ask_for_record_only(const Options& o) noexcept {
-  return o.cache && !o.deterministic && !o.capturing && !o.inference && !o.policy && !o.mode &&
-         !o.deadline && o.instance == nullptr && o.force.empty() && o.mode_name.empty() &&
+// Returns true if the options ask for no more than a result record, flags and an instance.
+static bool are_simple(const Options& o) noexcept {
+  return o.cache && !o.policy && !o.mode && !o.deadline && o.force.empty() && o.mode_name.empty() &&
          o.deny.empty() && o.labels.empty();
 }
 
 Status call_with_options(Site& site, const Cells& cells, const Options& options) {
-  if (!ask_for_record_only(options)) return resolve_call(site, cells, &options);
-  if (options.result == nullptr) return Status::adopt(call(&site, cells));
-  const int64_t start = begin_record(*options.result);
+  if (!are_simple(options)) return resolve_call(site, cells, &options);
+  const uint32_t added = call_flags(&options, nullptr);
+  if (options.result == nullptr && options.instance == nullptr && added == 0)
+    return Status::adopt(call(&site, cells));
+  const int64_t start = options.result != nullptr ? begin_record(*options.result) : 0;
   const auto serve = [&](auto& thread, Site&, const Cells&, const Entry& entry,
                          const exec::Plan& plan, uint32_t flags) {
-    const int64_t found = note_plan(*options.result, entry, plan, start);
+    PlannedCall planned{thread, site, entry, plan, cells, flags};
+    planned.options = &options;
+    if (options.result != nullptr) planned.started = note_plan(*options.result, entry, plan, start);
     thread.count_down();
-    return run_plan({.thread = thread,
-                     .site = site,
-                     .entry = entry,
-                     .plan = plan,
-                     .cells = cells,
-                     .flags = flags,
-                     .options = &options,
-                     .started = found});
+    return run_plan(planned);
   };
   Status::Rep* failed;
-  if (serve_known(site, cells, serve, failed)) [[likely]]
+  if (serve_known(site, cells, added, serve, failed)) [[likely]]
     return Status::adopt(failed);
   return resolve_call(site, cells, &options);
 }

@@ -176,7 +176,7 @@ const CallMemo* find_in_set(const ThreadHead& thread, const Site& site, const Ca
   CallMemo& home = memos.of[CallMemos::home(form.hash)];
   CallMemo* const set = set_of(memos, form.hash);
   for (CallMemo* m = set; m != set + CallMemos::kWays; ++m) {
-    if (m == &home || !form.is_of(*m, thread, site, cells)) continue;
+    if (m == &home || !form.is_of(*m, site, cells)) continue;
     if (++memos.hits_away % CallMemos::kPromoted != 0) return m;
     std::swap(home, *m);
     return &home;
@@ -203,10 +203,10 @@ void remember(base::ThreadRecord& thread, const Site& site, const CallForm& form
   if (!write_form(made, form, *static_cast<const Entry*>(route.entry), cells)) return;
   made.route = route;
   made.site = site.id;
-  made.scope = thread.scope;
+  made.scope = form.scope;
   made.hash = form.hash;
   made.calls = &counter(thread, route.counter);
-  *place_for(*thread.memos, form.hash, site.id, thread.scope) = made;
+  *place_for(*thread.memos, form.hash, site.id, form.scope) = made;
 }
 
 void forget_memos() noexcept {

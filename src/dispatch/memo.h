@@ -35,9 +35,10 @@ struct CallForm {
   static constexpr uint32_t kTagBits = 3, kMostCells = 64 / kTagBits;
 
   // Returns false if no memo can serve the call. Reads no more cells than the op has parameters.
-  bool read(const ThreadHead& thread, const Site& site, const Cells& cells) noexcept;
-  bool is_of(const CallMemo& m, const ThreadHead& thread, const Site& site,
-             const Cells& cells) const noexcept;
+  // `flags` are those that the call's options add.
+  bool read(const ThreadHead& thread, const Site& site, const Cells& cells,
+            uint32_t flags = 0) noexcept;
+  bool is_of(const CallMemo& m, const Site& site, const Cells& cells) const noexcept;
 
   struct Tensor {
     TensorView::Form form;
@@ -50,7 +51,8 @@ struct CallForm {
   uint32_t tensors = 0, written = 0;  // bit n of `written`: tensor n is written
   uint64_t tags = 0;                  // kTagBits for each cell
   uint64_t any_bit = 0;               // all addresses combined with |
-  uint64_t hash = 0;                  // equals TypedForm::hash()
+  uint64_t scope = 0;                 // the number of the scope, with `flags` in higher bits
+  uint64_t hash = 0;                  // equals TypedForm::hash() if there are no flags
 };
 
 inline uint64_t word(int64_t n) noexcept { return static_cast<uint64_t>(n); }
@@ -111,7 +113,7 @@ template <class F>
 }
 
 [[gnu::always_inline]] inline bool CallForm::read(const ThreadHead& thread, const Site& site,
-                                                  const Cells& cells) noexcept {
+                                                  const Cells& cells, uint32_t flags) noexcept {
   const uint32_t count = cells.count;
   if (count != site.count.load(std::memory_order_relaxed) || count > kMostCells) return false;
   uint32_t parameters = site.tensors.load(std::memory_order_relaxed), views = cells.views;
@@ -154,15 +156,15 @@ template <class F>
     const auto second = (written & 1) != 0 ? 1 : std::countr_zero(written);
     heads ^= in_place_part(tensor[0].address == tensor[second].address);
   }
-  hash = hash_end(thread, heads ^ hash_begin(site.id, thread.scope, dims));
+  scope = thread.scope ^ static_cast<uint64_t>(flags) << 40;
+  hash = hash_end(thread, heads ^ hash_begin(site.id, scope, dims));
   return true;
 }
 
-[[gnu::always_inline]] inline bool CallForm::is_of(const CallMemo& m, const ThreadHead& thread,
-                                                   const Site& site,
+[[gnu::always_inline]] inline bool CallForm::is_of(const CallMemo& m, const Site& site,
                                                    const Cells& cells) const noexcept {
   const uint32_t n = tensors;
-  if (m.hash != hash || m.site != site.id || m.scope != thread.scope || m.tags != tags ||
+  if (m.hash != hash || m.site != site.id || m.scope != scope || m.tags != tags ||
       (any_bit & m.zero_bits) != 0 || m.tensors != n || m.written != written)
     return false;
   const uint64_t* w = m.words;
@@ -194,7 +196,7 @@ const CallMemo* find_in_set(const ThreadHead& thread, const Site& site, const Ca
                                                    const Cells& cells) noexcept {
   const CallMemo* home = thread.memos->of + CallMemos::home(form.hash);
   asm("" : "+r"(home));  // keeps g++ from computing the address again for every use
-  if (form.is_of(*home, thread, site, cells)) [[likely]]
+  if (form.is_of(*home, site, cells)) [[likely]]
     return home;
   const CallMemo* const set = set_of(*thread.memos, form.hash);
   for (uint32_t i = 0; i < CallMemos::kWays; ++i)

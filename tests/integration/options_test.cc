@@ -93,6 +93,16 @@ TEST_F(OptionsOf, Flags) {
   EXPECT_EQ(ran(o), 4);
 }
 
+TEST_F(OptionsOf, CallsWithFlagsHaveTheirOwnMemos) {
+  Options o;
+  o.deterministic = true;
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(ran(), 2);
+    EXPECT_EQ(ran(o), 3);
+  }
+  EXPECT_EQ(bare_.runtime.stats(false).selections, 2u);
+}
+
 TEST_F(OptionsOf, CacheOffStoresNothing) {
   Options o;
   o.cache = false;
