@@ -9,19 +9,21 @@
 
 namespace yard::dispatch {
 
-[[gnu::always_inline]] inline uint64_t facts_by_form(const TensorView::Form& form,
+[[gnu::always_inline]] inline uint64_t facts_by_form(const TensorView::Form& form, uint64_t address,
                                                      const yard_tensor_t& t) noexcept {
-  const auto rank = static_cast<uint32_t>(t.ndim) - 1;
-  if (!form.is_exact() || (form.head & YARD_FACTS_COMPACT) == 0 || rank > 1 || t.dtype.lanes != 1)
+  using Form = TensorView::Form;
+  const uint32_t rank = static_cast<uint32_t>(t.ndim), bits = t.dtype.bits;
+  if ((form.head & (Form::kInexact | YARD_FACTS_COMPACT)) != YARD_FACTS_COMPACT || rank - 1 > 1 ||
+      t.dtype.lanes != 1 || bits < 8) [[unlikely]]
     return op::facts_of(&t);
   // The second number of a vector's form is its stride, which is 1.
-  const uint64_t count = (form.head >> TensorView::Form::kFirst) * (form.dims & 0xfffff);
-  if (count >= uint64_t{1} << 31) return op::facts_of(&t);
-  const uint64_t bits = t.dtype.bits < 8 ? 8 : t.dtype.bits;
-  const auto at = reinterpret_cast<uintptr_t>(t.data) + t.byte_offset;
-  return (form.head & ((uint64_t{1} << TensorView::Form::kFirst) - 1)) | YARD_FACTS_VALID |
-         static_cast<uint64_t>(std::countr_zero(at | YARD_MAX_ALIGN)) << YARD_FACTS_ALIGN_SHIFT |
-         ((count * bits / 8 + 63) / 64) << YARD_FACTS_SPAN_SHIFT;
+  const uint64_t count = (form.head >> Form::kFirst) * (form.dims & 0xfffff);
+  if (count >> 31 != 0) [[unlikely]]
+    return op::facts_of(&t);
+  return (form.head & ((uint64_t{1} << Form::kFirst) - 1)) | YARD_FACTS_VALID |
+         static_cast<uint64_t>(std::countr_zero(address | YARD_MAX_ALIGN))
+             << YARD_FACTS_ALIGN_SHIFT |
+         ((count * bits + 511) / 512) << YARD_FACTS_SPAN_SHIFT;
 }
 
 [[gnu::always_inline]] inline const yard_tensor_t* WithFacts::add(const yard_tensor_t* t,
@@ -29,7 +31,8 @@ namespace yard::dispatch {
   if (t == nullptr) return nullptr;
   yard_tensor_t& to = used_ < YARD_MAX_ARGS ? tensors_[used_++] : more().tensors.emplace_back();
   to = *t;
-  to.facts = view ? facts_by_form(TensorView::of(*t).form(), *t) : op::facts_of(t);
+  const auto address = reinterpret_cast<uintptr_t>(t->data) + t->byte_offset;
+  to.facts = view ? facts_by_form(TensorView::of(*t).form(), address, *t) : op::facts_of(t);
   return &to;
 }
 
@@ -60,7 +63,7 @@ namespace {
 
 struct FormFacts {
   yard_value_t args[YARD_MAX_ARGS];
-  yard_tensor_t tensors[CallForm::kTensors];
+  yard_tensor_t tensors[CallForm::kMostCells];
 
   FormFacts(const Cells& cells, const CallForm& form) noexcept {
     for (uint32_t i = 0; i < cells.count; ++i) {
@@ -68,10 +71,10 @@ struct FormFacts {
       asm("");  // keeps g++ from copying by `rep movs`, which takes longer
     }
     yard_tensor_t* to = tensors;
-    for (const CallForm::Tensor *t = form.tensor, *end = t + form.tensors; t != end; ++t) {
+    for (const CallForm::Tensor *t = form.tensor, *end = t + form.count(); t != end; ++t) {
       if (t->cell == nullptr) continue;
       *to = *t->cell->u.tensor;
-      to->facts = facts_by_form(t->form, *to);
+      to->facts = facts_by_form(t->form, t->address, *to);
       args[t->cell - cells.at].u.tensor = to++;
     }
   }
@@ -130,7 +133,7 @@ bool serve_by_key(base::ThreadRecord& thread, Site& site, const Cells& cells, co
     fill_route(route, core, *plan);
     remember(thread, site, form, route, cells);
   }
-  failed = serve(thread, site, cells, *entry, *plan, flags);
+  failed = serve(thread, site, cells, *entry, *plan, counter(thread, plan->counter), flags);
   return true;
 }
 
@@ -143,8 +146,8 @@ template <class F>
 }
 
 // Finds the plan of a call by its memo or its key, and sets `failed` to the result of serve(thread,
-// site, cells, entry, plan, flags). `added` are the flags of its options. Returns false without a
-// known plan.
+// site, cells, entry, plan, calls, flags). `added` are the flags of its options. Returns false
+// without a known plan.
 template <class F>
 [[gnu::always_inline]] inline bool serve_known(Site& site, const Cells& cells, uint32_t added,
                                                const F& serve, Status::Rep*& failed) {
@@ -157,11 +160,12 @@ template <class F>
   if (!form.read(thread, site, cells, added)) [[unlikely]]
     return false;
   if (const CallMemo* const m = find(thread, site, form, cells)) [[likely]] {
+    if (thread.depth >= ThreadHead::kInlineSlots) __builtin_unreachable();  // saves 3 instructions
     base::Guard guard(thread);
     guard.move_to(m->route.entry);
     if (m->route.is_current()) [[likely]] {
       failed = serve(thread, site, cells, *static_cast<const Entry*>(m->route.entry),
-                     *static_cast<const exec::Plan*>(m->route.plan), m->route.flags);
+                     *static_cast<const exec::Plan*>(m->route.plan), *m->calls, m->route.flags);
       return true;
     }
   }
@@ -174,9 +178,11 @@ template <class F>
 
 Status::Rep* call(Site* site, const Cells& cells) {
   // The lambda captures nothing, because captures would be stored for every call.
-  const auto serve = [](auto& thread, Site& of, const Cells& args, const Entry& entry,
-                        const exec::Plan& plan, uint32_t flags) __attribute__((always_inline)) {
-    return run_hit(thread, of, entry, plan, args, flags);
+  const auto serve =
+      [](auto& thread, Site& of, const Cells& args, const Entry& entry, const exec::Plan& plan,
+         ThreadHead::Value& calls, uint32_t flags) __attribute__((always_inline)) {
+    if (thread.depth > ThreadHead::kInlineSlots) __builtin_unreachable();  // see serve_known()
+    return run_hit(thread, of, entry, plan, calls, args, flags);
   };
   Status::Rep* failed;
   if (serve_known(*site, cells, 0, serve, failed)) [[likely]]
@@ -197,7 +203,7 @@ Status call_with_options(Site& site, const Cells& cells, const Options& options)
     return Status::adopt(call(&site, cells));
   const int64_t start = options.result != nullptr ? begin_record(*options.result) : 0;
   const auto serve = [&](auto& thread, Site&, const Cells&, const Entry& entry,
-                         const exec::Plan& plan, uint32_t flags) {
+                         const exec::Plan& plan, ThreadHead::Value&, uint32_t flags) {
     PlannedCall planned{thread, site, entry, plan, cells, flags};
     planned.options = &options;
     if (options.result != nullptr) planned.started = note_plan(*options.result, entry, plan, start);
@@ -242,8 +248,10 @@ Status::Rep* dispatch(Site* site, const yard_value_t* args) {
 }
 
 Status::Rep* run_route(Site* site, const Route& route, const yard_value_t* args) {
-  return run_hit(base::this_thread(), *site, *static_cast<const Entry*>(route.entry),
-                 *static_cast<const exec::Plan*>(route.plan), cells_of(*site, args), route.flags);
+  base::ThreadRecord& thread = base::this_thread();
+  return run_hit(thread, *site, *static_cast<const Entry*>(route.entry),
+                 *static_cast<const exec::Plan*>(route.plan), counter(thread, route.counter),
+                 cells_of(*site, args), route.flags);
 }
 
 Status::Rep* after_kernel(Kept& kept, const uint64_t* args, const HazardSlot& entry,

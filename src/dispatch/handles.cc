@@ -169,7 +169,8 @@ Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
                                   state.site->name))
             .release();
       return run_hit(*thread, *state.site, *static_cast<const Entry*>(route.entry),
-                     *static_cast<const exec::Plan*>(route.plan), cells, route.flags, true);
+                     *static_cast<const exec::Plan*>(route.plan), counter(*thread, route.counter),
+                     cells, route.flags, true);
     }
   }
   if (!current)

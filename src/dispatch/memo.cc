@@ -35,7 +35,7 @@ template <class F>
 bool each_later_word(uint32_t more, const CallForm& form, const Cells& cells, const F& f) {
   for (uint32_t i = 0; (more & CallMemo::kScalars) != 0 && i < cells.count; ++i)
     if (is_scalar(cells.at[i].tag) && !f(word_at(&cells.at[i].u))) return false;
-  for (uint32_t i = 0; (more & CallMemo::kLong) != 0 && i < form.tensors; ++i)
+  for (uint32_t i = 0; (more & CallMemo::kLong) != 0 && i < form.count(); ++i)
     if (form.tensor[i].get() != nullptr && !each_word(*form.tensor[i].get(), f)) return false;
   return true;
 }
@@ -71,9 +71,9 @@ bool write_alignments(CallMemo& m, const CallForm& form) noexcept {
     m.zero_bits = YARD_MAX_ALIGN - 1;
     return true;
   }
-  if (form.tensors > CallMemo::kAlignable) return false;
+  if (form.count() > CallMemo::kAlignable) return false;
   m.more |= CallMemo::kAlignment;
-  for (uint32_t i = 0; i < form.tensors; ++i) {
+  for (uint32_t i = 0; i < form.count(); ++i) {
     // Compare the lowest set bit and the zeros below. No predicate asks beyond YARD_MAX_ALIGN.
     const uint64_t low = form.tensor[i].address | YARD_MAX_ALIGN, bit = low & (0 - low);
     const uint64_t mask = bit == YARD_MAX_ALIGN ? bit - 1 : 2 * bit - 1;
@@ -86,16 +86,15 @@ bool write_alignments(CallMemo& m, const CallForm& form) noexcept {
 // Writes the words that calls are compared with. Returns false if the form cannot be stored.
 bool write_form(CallMemo& m, const CallForm& form, const Entry& entry, const Cells& cells) {
   m.tags = form.tags;
-  m.tensors = static_cast<uint8_t>(form.tensors);
-  m.written = static_cast<uint16_t>(form.written);
+  m.tensors = form.tensors;
   uint32_t used = 0;
   const auto put = [&](uint64_t w) {
     if (used == CallMemo::kWords) return false;
     m.words[used++] = w;
     return true;
   };
-  std::optional<Extent> extents[CallForm::kTensors];
-  for (uint32_t i = 0; i < form.tensors; ++i) {
+  std::optional<Extent> extents[CallForm::kMostCells];
+  for (uint32_t i = 0; i < form.count(); ++i) {
     const yard_tensor_t* const t = form.tensor[i].get();
     if (t != nullptr && !extent_of(*t, extents[i])) return false;
     if (!put(form.tensor[i].form.head) || !put(form.tensor[i].form.dims)) return false;
@@ -110,7 +109,7 @@ bool write_form(CallMemo& m, const CallForm& form, const Entry& entry, const Cel
     if (distance - after <= width) return put(after) && put(width);
     return put(distance) && put(0);
   };
-  if (!each_pair(form.tensors, form.written, put_pair)) return false;
+  if (!each_pair(form.count(), form.written(), put_pair)) return false;
   if (entry.recipe().reads_alignment() && !write_alignments(m, form)) return false;
   if (entry.recipe().reads_scalars() || entry.program().checks_scalars()) {
     m.more |= CallMemo::kScalars;
@@ -163,7 +162,7 @@ uint64_t make_type(CallMemos& memos, const yard_tensor_t& t) noexcept {
 
 bool same_more(const CallMemo& m, const CallForm& form, const Cells& cells,
                const uint64_t* w) noexcept {
-  for (uint32_t i = 0; (m.more & CallMemo::kAlignment) != 0 && i < form.tensors; ++i)
+  for (uint32_t i = 0; (m.more & CallMemo::kAlignment) != 0 && i < form.count(); ++i)
     if (const uint64_t mask = m.align_mask >> (8 * i) & 0xff;
         (form.tensor[i].address & mask) != (m.align >> (8 * i) & mask))
       return false;

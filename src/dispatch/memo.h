@@ -31,7 +31,6 @@ struct Cells {
 };
 
 struct CallForm {
-  static constexpr uint32_t kTensors = CallMemo::kTensors;
   static constexpr uint32_t kTagBits = 3, kMostCells = 64 / kTagBits;
 
   // Returns false if no memo can serve the call. Reads no more cells than the op has parameters.
@@ -47,12 +46,16 @@ struct CallForm {
 
     const yard_tensor_t* get() const noexcept { return cell != nullptr ? cell->u.tensor : nullptr; }
   };
-  Tensor tensor[kMostCells];          // for each tensor parameter; zeros if it is absent
-  uint32_t tensors = 0, written = 0;  // bit n of `written`: tensor n is written
-  uint64_t tags = 0;                  // kTagBits for each cell
-  uint64_t any_bit = 0;               // all addresses combined with |
-  uint64_t scope = 0;                 // the number of the scope, with `flags` in higher bits
-  uint64_t hash = 0;                  // equals TypedForm::hash() if there are no flags
+  // read() sets all members. They have no initial values, because zeros would be stored first.
+  Tensor tensor[kMostCells];  // for each tensor parameter; zeros if it is absent
+  uint32_t tensors;           // their number, and in bit 8 + n whether tensor n is written
+  uint64_t tags;              // kTagBits for each cell
+  uint64_t any_bit;           // all addresses combined with |
+  uint64_t scope;             // the number of the scope, with `flags` in higher bits
+  uint64_t hash;              // equals TypedForm::hash() if there are no flags
+
+  uint32_t count() const noexcept { return tensors & 0xff; }
+  uint32_t written() const noexcept { return tensors >> 8; }
 };
 
 inline uint64_t word(int64_t n) noexcept { return static_cast<uint64_t>(n); }
@@ -140,10 +143,10 @@ template <class F>
     ++next;
   }
   const auto n = static_cast<uint32_t>(next - tensor);
-  if (n > kTensors) return false;
-  tensors = n, tags = all_tags;
-  written = site.written.load(std::memory_order_relaxed);
-  // Hash as TypedForm does, from the last tensor to the first.
+  const uint32_t writes = site.written.load(std::memory_order_relaxed);
+  tensors = n | writes << 8, tags = all_tags;
+  // Hash as TypedForm does, from the last tensor to the first. A loop of its own takes fewer
+  // instructions, because more values would not fit into registers above.
   uint64_t heads = 0, dims = 0, bits = 0;
   while (next != tensor) {
     --next;
@@ -152,9 +155,11 @@ template <class F>
     bits |= next->address;
   }
   any_bit = bits;
-  if (written != 0 && n > 1) {
-    const auto second = (written & 1) != 0 ? 1 : std::countr_zero(written);
-    heads ^= in_place_part(tensor[0].address == tensor[second].address);
+  if (n > 1) {
+    if ((writes & 1) != 0)
+      heads ^= in_place_part(tensor[0].address == tensor[1].address);
+    else if (writes != 0)
+      heads ^= in_place_part(tensor[0].address == tensor[std::countr_zero(writes)].address);
   }
   scope = thread.scope ^ static_cast<uint64_t>(flags) << 40;
   hash = hash_end(thread, heads ^ hash_begin(site.id, scope, dims));
@@ -163,10 +168,10 @@ template <class F>
 
 [[gnu::always_inline]] inline bool CallForm::is_of(const CallMemo& m, const Site& site,
                                                    const Cells& cells) const noexcept {
-  const uint32_t n = tensors;
   if (m.hash != hash || m.site != site.id || m.scope != scope || m.tags != tags ||
-      (any_bit & m.zero_bits) != 0 || m.tensors != n || m.written != written)
+      (any_bit & m.zero_bits) != 0 || m.tensors != tensors)
     return false;
+  const uint32_t n = count(), writes = written();
   const uint64_t* w = m.words;
   for (const Tensor *t = tensor, *end = t + n; t != end; ++t, w += 2)
     if (t->form.head != w[0] || t->form.dims != w[1]) return false;
@@ -174,10 +179,10 @@ template <class F>
     w += 2;
     return second.address - first.address - w[-2] <= w[-1];
   };
-  if (written == 1) {  // true for most ops
+  if (writes == 1) {  // true for most ops
     for (const Tensor *t = tensor + 1, *end = tensor + n; t < end; ++t)
       if (!placed(tensor[0], *t)) return false;
-  } else if (!each_pair(n, written,
+  } else if (!each_pair(n, writes,
                         [&](uint32_t i, uint32_t j) { return placed(tensor[i], tensor[j]); })) {
     return false;
   }

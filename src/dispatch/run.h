@@ -45,10 +45,11 @@ Status::Rep* run_plan(const PlannedCall& call);
 // Reports that the kernel of a direct plan has failed. Returns null if another one served the call.
 Status::Rep* after_failure(const PlannedCall& call, int32_t code, const char* message);
 
+// `calls` is this thread's counter of the plan's class.
 [[gnu::always_inline]] inline Status::Rep* run_hit(base::ThreadRecord& thread, Site& site,
                                                    const Entry& entry, const exec::Plan& plan,
-                                                   const Cells& cells, uint32_t flags,
-                                                   bool bound = false) {
+                                                   ThreadHead::Value& calls, const Cells& cells,
+                                                   uint32_t flags, bool bound = false) {
   thread.count_down();  // a timed call stays timed
   if (!plan.direct || thread.is_timed()) [[unlikely]]
     return run_plan({thread, site, entry, plan, cells, flags, bound});
@@ -57,7 +58,7 @@ Status::Rep* after_failure(const PlannedCall& call, int32_t code, const char* me
   start_call(call, error, flags, site.core->host, plan.self);
   const int32_t code = call_kernel(call, [&] { return plan.run(&call, cells.at, cells.count); });
   if (code == YARD_OK) [[likely]] {
-    count(counter(thread, plan.counter));
+    count(calls);
     return nullptr;
   }
   return after_failure({thread, site, entry, plan, cells, flags, bound}, code, error);

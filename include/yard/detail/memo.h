@@ -54,7 +54,7 @@ inline uint64_t word_at(const void* p) noexcept {
 
 // A remembered form. dispatch/memo.h describes `words`.
 struct alignas(64) CallMemo {
-  static constexpr uint32_t kWords = 80, kTensors = 16;
+  static constexpr uint32_t kWords = 80;
   enum More : uint8_t { kScalars = 1, kLong = 2, kAlignment = 4 };
 
   Route route;
@@ -65,8 +65,8 @@ struct alignas(64) CallMemo {
   uint64_t zero_bits = 0;
   ThreadHead::Value* calls = nullptr;  // this thread's counter of the plan's class
   uint64_t tags = 0;                   // of the cells; typed calls know theirs
-  uint16_t written = 0;                // bit n is set if tensor n is written
-  uint8_t tensors = 0, more = 0;
+  uint32_t tensors = 0;                // CallForm::tensors; typed calls know theirs
+  uint8_t more = 0;
   alignas(64) uint64_t words[kWords] = {};
   // Byte n of `align_mask` has the address bits of tensor n that must be equal to `align`.
   static constexpr uint32_t kAlignable = 8;  // tensors
