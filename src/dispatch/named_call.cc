@@ -32,10 +32,12 @@ struct Bindings {
   Binding of[64];
 
   Binding& find(const Core& core, std::string_view op, std::span<const Arg> args) noexcept {
-    const auto byte = [](char c) { return uint64_t{static_cast<uint8_t>(c)}; };
     const size_t last = args.empty() ? 0 : args.back().name.size();
     uint64_t way = core.id << 56 ^ args.size() << 48 ^ last << 40 ^ op.size() << 24;
-    if (!op.empty()) way ^= byte(op[0]) | byte(op[op.size() / 2]) << 8 | byte(op.back()) << 16;
+    if (op.size() >= 8)
+      way ^= word_at(op.data() + op.size() - 8);
+    else
+      for (const char c : op) way = way << 8 ^ static_cast<uint8_t>(c);
     Binding* place = of + (way * 0x82bb1ee2dd4f7d61u >> 58);
     asm("" : "+r"(place));  // keeps g++ from computing the address again for every use
     return *place;
@@ -46,6 +48,7 @@ struct Bindings {
 bool is_same(std::string_view a, const std::string& b) noexcept {
   size_t left = a.size();
   if (left != b.size()) return false;
+  if (left == 0) return true;  // of arguments by position
   const char *p = a.data(), *q = b.data();
   for (; left >= 8; left -= 8, p += 8, q += 8)
     if (word_at(p) != word_at(q)) return false;
