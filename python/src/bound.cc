@@ -180,6 +180,7 @@ PyObject* handle_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
       const Released others;
       state = detail::make_bound(b.op->site, cells);
     }
+    if (reading.frame().raise_interrupt()) return nullptr;
     if (!state.ok()) return raise_status(state.status(), b.op->name.c_str()), nullptr;
     b.state = *std::move(state);
     return Py_NewRef(made.get());
@@ -213,10 +214,11 @@ void handle_dealloc(PyObject* o) {
 
 PyObject* handle_kernel(PyObject* o, void*) {
   return guarded([&]() -> PyObject* {
+    CallFrame frame;  // keeps a KeyboardInterrupt of a verifier
     std::string id;
-    return in_active_scope([&] { id = detail::bound_kernel(handle(o)->bound->state.get()); })
-               ? unicode(id)
-               : nullptr;
+    const bool done =
+        in_active_scope([&] { id = detail::bound_kernel(handle(o)->bound->state.get()); });
+    return done && !frame.raise_interrupt() ? unicode(id) : nullptr;
   });
 }
 PyObject* handle_repr(PyObject* o) {

@@ -121,7 +121,7 @@ PyObject* explain_op(PyObject* self, PyObject* const* args, Py_ssize_t count, Py
       const Options o = reading.frame().has_gradients ? gradient_options(kernels) : Options();
       found = detail::explain_site(op->site, reading.cells(), &o);
     });
-    if (!done) return nullptr;
+    if (!done || reading.frame().raise_interrupt()) return nullptr;
     if (!found.ok()) return raise_status(found.status(), op->name.c_str()), nullptr;
     return Py_BuildValue("(ss)", found->to_json().c_str(), found->to_text().c_str());
   });
@@ -286,10 +286,7 @@ bool call(OpParts& op, Reading& reading, detail::BoundState* bound, Status& to) 
                                           : detail::dispatch(op.site, cells));
   });
   if (!done) return false;
-  if (frame.interrupt != nullptr) {
-    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(frame.interrupt)), frame.interrupt);
-    return false;
-  }
+  if (frame.raise_interrupt()) return false;
   if (frame.has_gradients && to.code() == Code::kNoKernel)
     to.note("an input requires a gradient, so only kernels with autograd=True may run");
   return true;

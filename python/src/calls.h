@@ -36,9 +36,15 @@ class CallFrame {
   };
   static Found object_of(const yard_tensor_t& t) noexcept;
   static CallFrame* current() noexcept { return t_frame; }
+  // If a kernel or verifier raised KeyboardInterrupt or SystemExit, raises it and returns true.
+  bool raise_interrupt() noexcept {
+    if (interrupt == nullptr) return false;
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(interrupt)), interrupt);
+    return true;
+  }
 
   PyObject* failure = nullptr;    // the last exception of a kernel, owned
-  PyObject* interrupt = nullptr;  // KeyboardInterrupt or SystemExit of a kernel, owned
+  PyObject* interrupt = nullptr;  // KeyboardInterrupt or SystemExit, owned
   bool has_gradients = false;     // an input requires a gradient, in torch's grad mode
 
  private:

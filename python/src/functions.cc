@@ -167,6 +167,11 @@ void function_dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
+PyObject* raise(const Ref& exception) {
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.get())), exception.get());
+  return nullptr;
+}
+
 PyObject* function_call(PyObject* self, PyObject* args, PyObject* kwargs) {
   Function* const f = function(self);
   if (f->original == nullptr) return PyErr_Format(PyExc_RuntimeError, "the function was not made");
@@ -189,11 +194,8 @@ PyObject* function_call(PyObject* self, PyObject* args, PyObject* kwargs) {
   }
   if (result != nullptr && !call.interrupted) return result;
   Py_XDECREF(result);
-  if (call.failure)
-    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(call.failure.get())), call.failure.get());
-  else
-    PyErr_Format(PyExc_RuntimeError, "%s", problem.c_str());
-  return nullptr;
+  if (call.failure) return raise(call.failure);
+  return PyErr_Format(PyExc_RuntimeError, "%s", problem.c_str());
 }
 
 // Returns (selected, why, [(backend, priority, verdict, reason, detail)], text).
@@ -212,6 +214,7 @@ PyObject* function_explain(PyObject* self, PyObject* args, PyObject* kwargs) {
   } catch (const std::exception& e) {
     problem = e.what();
   }
+  if (call.interrupted) return raise(call.failure);
   if (!problem.empty()) return PyErr_Format(PyExc_RuntimeError, "%s", problem.c_str());
   const Ref rows(PyList_New(0));
   for (const FunctionCandidate& c : found.candidates) {

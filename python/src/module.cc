@@ -62,7 +62,10 @@ nb::list kernels(const std::string& op) {
 }
 
 nb::tuple explain_text(const std::string& call) {
-  const auto e = released([&] { return yard::explain(call); });
+  CallFrame frame;  // keeps a KeyboardInterrupt of a verifier
+  Result<Explanation> e = Status::out_of_memory();
+  const bool done = in_active_scope([&] { e = yard::explain(call); });
+  if (!done || frame.raise_interrupt()) nb::raise_python_error();
   check(e.status(), call.c_str());
   return nb::make_tuple(e->to_json(), e->to_text());
 }
@@ -86,10 +89,7 @@ nb::list verify_kernels(const std::string& op, const std::string& kernel, const 
     return frame.interrupt == nullptr;
   };
   const auto report = released([&] { return verify(Runtime::shared(), o); });
-  if (frame.interrupt != nullptr) {
-    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(frame.interrupt)), frame.interrupt);
-    nb::raise_python_error();
-  }
+  if (frame.raise_interrupt()) nb::raise_python_error();
   check(report.status(), "verify");
   nb::list to;
   for (const KernelReport& k : report->kernels) {

@@ -142,13 +142,19 @@ def test_exceptions_of_the_original_reach_the_caller(group):
 def test_interrupts_pass_through(scaled, group, error):
     log = []
 
-    def interrupt(x, by, log):
+    def interrupt(x, by, log=None):
         raise error()
 
-    backend(group, interrupt)
+    name = backend(group, interrupt)
     with pytest.raises(error):
         scaled(1, log=log)
     assert not log
+    yard.remove_backend(name)
+    backend(group, lambda x, by, log: "fast", verifier=interrupt)
+    with pytest.raises(error):
+        scaled(1)
+    with pytest.raises(error):
+        yard.explain(scaled, 1)
 
 
 def test_unavailable_backends_say_why(scaled, group):

@@ -4,6 +4,7 @@
 import gc
 import subprocess
 import sys
+import threading
 import weakref
 
 import numpy
@@ -208,6 +209,21 @@ def test_torch_kernels_decline_negative_strides(halved):
     assert yard.verify(halved, "vendor.mine", cases=20)[0]["failed"] == 0
 
 
+def test_a_kernel_runs_on_the_thread_of_its_caller(halved):
+    callers, seen = threading.local(), []
+
+    @yard.kernel(halved, vendor="mine", tensors="numpy")
+    def here(out, x, by, how):
+        seen.append(callers.number)
+
+    def work(number):
+        callers.number = number
+        halved(numpy.ones(3, "f4"))
+
+    in_threads(work, 1, 2, 3)
+    assert sorted(seen) == [1, 2, 3]
+
+
 def test_an_interrupt_ends_a_verification(halved):
     @yard.kernel(halved, vendor="mine", tensors="numpy")
     def interrupted(out, x, by, how):
@@ -217,13 +233,18 @@ def test_an_interrupt_ends_a_verification(halved):
         yard.verify(halved, "vendor.mine", cases=5)
 
 
-def test_an_interrupt_passes_through_verifiers(halved):
-    def interrupted(out, x, by, how):
+def test_an_interrupt_passes_through_verifiers():
+    def interrupted(*args):
         raise KeyboardInterrupt
 
-    yard.kernel(halved, vendor="mine", verify=interrupted, tensors="numpy")(lambda *a: None)
-    with pytest.raises(KeyboardInterrupt):
-        halved(numpy.ones(3, "f4"))
+    op = yard.op("test.plain(out!: T[n], x: T[n]) where T in {f32}", tensors="numpy")(lambda out, x: None)
+    yard.kernel(op, vendor="mine", verify=interrupted, tensors="numpy")(lambda out, x: None)
+    x = numpy.ones(3, "f4")
+    for ask in (lambda: op(x), lambda: yard.explain(op, x), lambda: yard.explain("test.plain(f32[3])"),
+                lambda: yard.bind(op, x)):
+        with pytest.raises(KeyboardInterrupt):
+            ask()
+    yard.unregister(op)
 
 
 def test_a_decorator_that_is_older_than_the_op():

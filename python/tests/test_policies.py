@@ -28,6 +28,16 @@ def test_policies_nest_and_end():
     assert e.value.code == "no_kernel"
 
 
+def test_explaining_a_text_follows_policies():
+    text = "softmax(f32[2,8])"
+    outside = yard.explain(text)["selected"]
+    with yard.policy(prefer="reference"):
+        assert yard.explain(text)["selected"] == "reference.cpp" != outside
+        with yard.policy(deny_kernels=["reference.*"]):
+            assert yard.explain(text)["selected"] == outside
+    assert yard.explain(text)["selected"] == outside
+
+
 def test_policies_are_decorators():
     @yard.policy(prefer="reference")
     def inside():
