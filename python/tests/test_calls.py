@@ -230,6 +230,24 @@ def test_torch(dtype):
 
 
 @needs_torch
+def test_outputs_are_made_where_the_inputs_are():
+    from torch.overrides import TorchFunctionMode
+
+    class Changes(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            if kwargs is not None and "dtype" in kwargs:
+                kwargs["dtype"] = torch.float64
+            return func(*args, **(kwargs or {}))
+
+    x = torch.ones(2, 8)
+    with torch.device("meta"):
+        assert yard.ops.softmax(x).device.type == yard.ops.argmax(x).device.type == "cpu"
+    with Changes(), pytest.raises(yard.Error):
+        yard.ops.argmax(x)
+    assert yard.ops.argmax(x).dtype == torch.int32 and yard.ops.argmax(x[0]).shape == ()
+
+
+@needs_torch
 def test_gradients_are_not_lost_silently():
     x = torch.nn.Parameter(torch.randn(2, 8))
     with pytest.raises(RuntimeError, match="argument 'x' of op 'softmax': it requires a gradient"):
