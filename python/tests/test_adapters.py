@@ -69,7 +69,7 @@ def test_a_broken_package_is_a_reason(tmp_path):
     (tmp_path / "liger_kernel").mkdir()
     (tmp_path / "liger_kernel" / "__init__.py").write_text("raise OSError('a library is missing')")
     out = run("import yard.adapters; print(yard.adapters.enable('liger'))",
-              PYTHONPATH=f"{tmp_path}:{os.environ['PYTHONPATH']}")
+              PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
     assert "package liger_kernel.ops cannot be imported: OSError: a library is missing" in out
 
 
@@ -222,7 +222,7 @@ with yard.policy(allow_kernels=["vendor.mine"]):
 print(yard.explain(op, torch.ones(3, 5)))
 ''')
     assert "5 is odd" in run("import mine", TRITON_INTERPRET="1",
-                             PYTHONPATH=f"{tmp_path}:{os.environ['PYTHONPATH']}")
+                             PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
 
 
 def test_kernels_in_triton_say_what_they_do_not_take():

@@ -237,14 +237,14 @@ def test_an_interrupt_passes_through_verifiers():
     def interrupted(*args):
         raise KeyboardInterrupt
 
-    op = yard.op("test.plain(out!: T[n], x: T[n]) where T in {f32}", tensors="numpy")(lambda out, x: None)
-    yard.kernel(op, vendor="mine", verify=interrupted, tensors="numpy")(lambda out, x: None)
     x = numpy.ones(3, "f4")
-    for ask in (lambda: op(x), lambda: yard.explain(op, x), lambda: yard.explain("test.plain(f32[3])"),
-                lambda: yard.bind(op, x)):
+    for ask in (lambda op: op(x), lambda op: yard.explain(op, x), lambda op: yard.explain("test.plain(f32[3])"),
+                lambda op: yard.bind(op, x)):
+        op = yard.op("test.plain(out!: T[n], x: T[n]) where T in {f32}", tensors="numpy")(lambda out, x: None)
+        yard.kernel(op, vendor="mine", verify=interrupted, tensors="numpy")(lambda out, x: None)
         with pytest.raises(KeyboardInterrupt):
-            ask()
-    yard.unregister(op)
+            ask(op)
+        yard.unregister(op)
 
 
 def test_a_decorator_that_is_older_than_the_op():
