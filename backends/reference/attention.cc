@@ -14,6 +14,32 @@ namespace {
 
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
+// Refers to a function object. If these were template parameters of the loops below, the loops would
+// be compiled 60 times, which would take most of the time to compile this backend.
+template <class Signature>
+class Function;
+template <class Result, class... Args>
+class Function<Result(Args...)> {
+ public:
+  template <class F>
+  Function(const F& f) noexcept
+      : f_(&f), call_([](const void* to, Args... args) -> Result {
+          return (*static_cast<const F*>(to))(args...);
+        }) {}
+  Result operator()(Args... args) const { return call_(f_, args...); }
+
+ private:
+  const void* f_;
+  Result (*call_)(const void*, Args...);
+};
+
+// Where a key and its value begin, in elements.
+struct Place {
+  int64_t key, value;
+};
+using PlaceOf = Function<Place(int64_t key)>;
+using AddedTo = Function<double(int64_t key)>;
+
 // One query of one head. The query sees the keys [first, last).
 template <class T, class C>
 class Query {
@@ -26,11 +52,9 @@ class Query {
         scale_(scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(query.size()))),
         magnitude_(magnitude) {}
 
-  // at(j) returns the offsets of key j and value j in elements. added(j) is added to the score of
-  // key j. `sink` is one more score, for a key without a value.
-  template <class At, class Added>
-  void attend(Tensor key, Tensor value, int64_t first, int64_t last, const At& at,
-              const Added& added, double sink = kNothing) const {
+  // added(j) is added to the score of key j. `sink` is one more score, for a key without a value.
+  void attend(Tensor key, Tensor value, int64_t first, int64_t last, const PlaceOf& at,
+              const AddedTo& added, double sink = kNothing) const {
     const auto score = [&](int64_t j) {
       const Row<C> k(key, at(j).key);
       double sum = 0;
@@ -84,10 +108,6 @@ class Query {
   bool magnitude_;
 };
 
-struct Place {
-  int64_t key, value;
-};
-
 // Each group of heads / kv_heads query heads shares a key head.
 int64_t key_head(int64_t head, int64_t heads, int64_t kv_heads) noexcept {
   return head / (heads / kv_heads);
@@ -118,7 +138,8 @@ double mask_at(Tensor mask, int64_t row, int64_t key) noexcept {
 }
 
 // visible(b, i) returns the keys [first, last) that query i of batch b sees.
-template <class Visible>
+using Visible = Function<std::pair<int64_t, int64_t>(int64_t b, int64_t i)>;
+
 int32_t attention(Call call, const Inputs& in, Tensor sinks, const Visible& visible) {
   const int64_t heads = in.query.size(2), kv_heads = in.key.size(2);
   return with_type(call, in.query.dtype(), [&]<class T>(std::type_identity<T>) {
@@ -146,9 +167,10 @@ int32_t attention(Call call, const Inputs& in, Tensor sinks, const Visible& visi
   });
 }
 
-// at(b, j) returns where key j of batch b begins.
-template <class At>
-int32_t decode(Call call, const Inputs& in, Tensor lengths, const At& at) {
+// at(t, b, j) returns where key or value j of batch b begins in its tensor.
+using BeginOf = Function<int64_t(Tensor t, int64_t b, int64_t j)>;
+
+int32_t decode(Call call, const Inputs& in, Tensor lengths, const BeginOf& at) {
   const int64_t heads = in.query.size(1), kv_heads = in.key.size(2);
   const auto one = [&]<class T, class C>(std::type_identity<T>, std::type_identity<C>, int64_t b,
                                          int64_t h) {
