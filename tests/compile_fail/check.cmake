@@ -5,8 +5,13 @@
 set(command "${COMPILER}" -std=c++20 -fsyntax-only -Wall -Wextra -Wpedantic -Werror
             "-I${INCLUDE}" "-I${GENERATED}" "${FILE}")
 separate_arguments(FLAGS UNIX_COMMAND "${FLAGS}")
+set(variant ${FLAGS} -include "${HEADERS}")
+file(STRINGS "${FILE}" standard REGEX "^// standard: ")
+if(standard)  # no precompiled header fits it
+  set(variant "")
+endif()
 if(CASE STREQUAL "none")
-  execute_process(COMMAND ${command} RESULT_VARIABLE rc OUTPUT_VARIABLE out ERROR_VARIABLE out)
+  execute_process(COMMAND ${command} ${variant} RESULT_VARIABLE rc OUTPUT_VARIABLE out ERROR_VARIABLE out)
   if(NOT rc EQUAL 0)
     message(FATAL_ERROR "${FILE} does not compile without any case:\n${out}")
   endif()
@@ -18,9 +23,7 @@ if(NOT line MATCHES "// expect: (.+)$")
   message(FATAL_ERROR "${FILE}: ${CASE} does not say what message it expects")
 endif()
 string(REGEX REPLACE " +\\| +" ";" expected "${CMAKE_MATCH_1}")
-set(variant ${FLAGS} -include "${HEADERS}")
-file(STRINGS "${FILE}" standard REGEX "^// standard: ")
-if(standard MATCHES ": (.+)$")  # the last option wins, and no precompiled header fits it
+if(standard MATCHES ": (.+)$")  # the last option wins
   set(variant "-std=${CMAKE_MATCH_1}")
 endif()
 execute_process(COMMAND ${command} ${variant} "-D${CASE}" RESULT_VARIABLE rc OUTPUT_VARIABLE out ERROR_VARIABLE out)
