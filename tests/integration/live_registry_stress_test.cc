@@ -28,7 +28,12 @@ constexpr bool kMayFork = true;
 constexpr int kWriters = 2, kCallers = 4;
 constexpr const char* kOps[] = {"live0", "live1", "chosen"};
 
-std::chrono::seconds duration() { return std::chrono::seconds(scaled(6)); }
+// Two seconds for every change, and a minute by `make check-full`.
+std::chrono::seconds duration() {
+  constexpr int kShort = 2;
+  const int seconds = scaled(kShort);
+  return std::chrono::seconds(seconds == kShort ? kShort : 3 * seconds);
+}
 
 yard_kernel_t versioned(const char* op, const char* id, const std::shared_ptr<Version>& v) {
   yard_kernel_t k = kernel_of(op, id, 0);
