@@ -4,17 +4,20 @@
 # yard_layer(name [IN_CALLS] SOURCES ... [TESTS ...] [STRESS ...] [LIBS ...] [TEST_LIBS ...])
 #   Adds a static library yard_<name> that sees include/, src/ and exactly the layers that
 #   src/LAYERS allows. Calls run the code of IN_CALLS layers, so they are optimised as the build
-#   type says. The other layers run when something changes or asks. They are compiled with -O1,
-#   which takes half the time, or without optimisation for a sanitizer. TESTS make the program
-#   <name>_test. STRESS makes the program <name>_stress_test, which also runs under the thread
-#   sanitizer. LIBS are external libraries, linked privately.
+#   type says, except for the address sanitizer, where clang would take twice as long. The other
+#   layers run when something changes or asks. They are compiled with -O1, which takes half the time,
+#   or without optimisation for a sanitizer. TESTS make the program <name>_test. STRESS makes the
+#   program <name>_stress_test, which also runs under the thread sanitizer. LIBS are external
+#   libraries, linked privately.
 #
-# yard_backend(name [TEST_ONLY] SOURCES ... [OPS ...] [TESTS ...] [LIBS ...] [TEST_LIBS ...]
-#              [REQUIRES ...])
+# yard_backend(name [TEST_ONLY] [COMPUTES] SOURCES ... [OPS ...] [TESTS ...] [LIBS ...]
+#              [TEST_LIBS ...] [REQUIRES ...])
 #   Adds a static library yard_backend_<name> that sees only include/ and its own folder. Its query
 #   is called yard_query_<name>. The backend becomes part of libyard unless it is TEST_ONLY. It is
-#   left out if a target of REQUIRES does not exist. OPS are the ops that it has kernels for. They
-#   label its tests, and tests/conformance verifies each.
+#   left out if a target of REQUIRES does not exist. A backend that COMPUTES has loops over elements
+#   that take minutes under the address sanitizer without optimisation; others are not optimised
+#   there. OPS are the ops that it has kernels for. They label its tests, and tests/conformance
+#   verifies each.
 
 set(YARD_LAYERS_FILE "${PROJECT_SOURCE_DIR}/src/LAYERS")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${YARD_LAYERS_FILE}")
@@ -64,7 +67,7 @@ endif()
 set(YARD_LAYERS_PRECOMPILED OFF)
 if(CMAKE_UNITY_BUILD AND TARGET fmt::fmt AND (PROJECT_IS_TOP_LEVEL OR NOT CMAKE_CXX_COMPILER_LAUNCHER))
   set(YARD_LAYERS_PRECOMPILED ON)
-  yard_precompiled(yard_layer_headers yard_library_flags yard_layer_flags fmt::fmt
+  yard_precompiled(yard_layer_headers yard_library_flags yard_fuzzed_flags yard_layer_flags fmt::fmt
                    HEADERS <algorithm> <array> <atomic> <chrono> <deque> <filesystem> <fmt/format.h> <functional> <map>
                            <memory> <mutex> <optional> <set> <span> <string> <thread> <unordered_map> <vector> <yard/yard.h>)
   set_target_properties(yard_layer_headers PROPERTIES POSITION_INDEPENDENT_CODE ON)
@@ -88,7 +91,8 @@ function(yard_layer name)
     endif()
   endforeach()
   yard_part(yard_${name} Threads::Threads ${CMAKE_DL_LIBS} ${arg_LIBS})
-  if(NOT arg_IN_CALLS)
+  target_link_libraries(yard_${name} PRIVATE $<BUILD_INTERFACE:yard_fuzzed_flags>)
+  if(NOT arg_IN_CALLS OR YARD_SANITIZE STREQUAL "address")
     target_link_libraries(yard_${name} PRIVATE $<BUILD_INTERFACE:yard_layer_flags>)
     if(YARD_LAYERS_PRECOMPILED)
       target_precompile_headers(yard_${name} REUSE_FROM yard_layer_headers)
@@ -110,7 +114,7 @@ function(yard_layer name)
 endfunction()
 
 function(yard_backend name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "TEST_ONLY" ""
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TEST_ONLY;COMPUTES" ""
                         "SOURCES;OPS;TESTS;LIBS;TEST_LIBS;REQUIRES")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
     message(FATAL_ERROR "yard_backend(${name}): SOURCES missing, or stray '${arg_UNPARSED_ARGUMENTS}'")
@@ -131,6 +135,9 @@ function(yard_backend name)
   # yard_add_plugin() sets the same definitions, so that the same sources make a plugin.
   target_compile_definitions(${target} PRIVATE YARD_PLUGIN_QUERY=yard_query_${name}
       YARD_PLUGIN_NAME="${name}" YARD_PLUGIN_VERSION="${PROJECT_VERSION}")
+  if(YARD_SANITIZE STREQUAL "address" AND NOT arg_COMPUTES)
+    target_compile_options(${target} PRIVATE -O0)
+  endif()
   if(arg_TEST_ONLY)
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
     target_link_libraries(${target} PRIVATE yard_flags yard_library_flags ${arg_LIBS})
