@@ -14,8 +14,8 @@ namespace {
 
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
-// Refers to a function object. If these were template parameters of the loops below, the loops would
-// be compiled 60 times, which would take most of the time to compile this backend.
+// Refers to a function object. If these were template parameters of the loops below, the loops
+// would be compiled 60 times, which would take most of the time to compile this backend.
 template <class Signature>
 class Function;
 template <class Result, class... Args>

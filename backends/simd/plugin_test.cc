@@ -38,9 +38,11 @@ TEST(Plugin, ClaimsDenseRowsOnly) {
 // A virtual machine may have one feature without the other.
 TEST(Plugin, AsksForAllFeaturesThatProductsOfPairsNeed) {
   const yard_plugin_t* p = descriptor();
-  for (uint32_t i = 0; i < p->kernel_count; ++i)
-    if (const yard_kernel_t& k = *p->kernels[i]; std::string(k.id) == "default.simd_bf16")
-      EXPECT_STREQ(k.features, "avx512bw avx512bf16") << k.op;
+  for (uint32_t i = 0; i < p->kernel_count; ++i) {
+    const yard_kernel_t& k = *p->kernels[i];
+    if (std::string(k.id) != "default.simd_bf16") continue;
+    EXPECT_STREQ(k.features, "avx512bw avx512bf16") << k.op;
+  }
 }
 #endif
 
