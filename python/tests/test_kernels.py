@@ -209,6 +209,15 @@ def test_torch_kernels_decline_negative_strides(halved):
     assert yard.verify(halved, "vendor.mine", cases=20)[0]["failed"] == 0
 
 
+def test_wrong_functions_and_lists_are_type_errors(halved):
+    for wrong, options in (3, {}), (print, {"verify": 3}), (print, {"dtypes": "f32"}), (print, {"reasons": "slow"}):
+        with pytest.raises(TypeError, match="expected a"):
+            yard.kernel(halved, vendor="mine", tensors="numpy", **options)(wrong)
+    with pytest.raises(TypeError, match="expected an op, .*, got int"):
+        yard.explain(3)
+    assert [k["id"] for k in yard.kernels(halved)] == ["reference.python"]
+
+
 def test_a_kernel_runs_on_the_thread_of_its_caller(halved):
     callers, seen = threading.local(), []
 

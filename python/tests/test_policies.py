@@ -78,6 +78,9 @@ def test_policies_may_nest_deeply_and_not_decorate_generators():
         @yard.policy(prefer="reference")
         def numbers():
             yield 1
+    for wrong in 3, int:
+        with pytest.raises(TypeError, match="decorates functions"):
+            yard.policy()(wrong)
 
 
 def test_wrong_policies():

@@ -182,6 +182,8 @@ def explain(op, *args, **kwargs):
         if not args and not kwargs:
             return Explanation(_yard.explain(op))
         op = ops[op]
+    if not isinstance(op, (_yard.Op, _yard.Function)):
+        raise TypeError(f"expected an op, a dispatched function or the text of a call, got {type(op).__name__}")
     if isinstance(op, _yard.Function):
         from ._functions import FunctionExplanation
         return FunctionExplanation(*op._explain(*args, **kwargs))
@@ -212,6 +214,8 @@ class policy(_yard.Policy):
 
     def __call__(self, function):
         import inspect
+        if not callable(function) or inspect.isclass(function):
+            raise TypeError(f"a policy decorates functions, got {function!r}")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError("a policy cannot decorate a generator; use `with` inside it")
         if inspect.iscoroutinefunction(function):

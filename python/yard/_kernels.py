@@ -15,6 +15,10 @@ def _library():
 
 def _fields(name, params, function, id, vendor, kind, backend, priority, dtypes, verify, reasons,
             summary, tensors, autograd=False, device="cpu", own_backend=False):
+    if not callable(function) or not (verify is None or callable(verify)):
+        raise TypeError("expected a function that can be called")
+    if isinstance(dtypes, str) or isinstance(reasons, str):
+        raise TypeError("dtypes, reasons: expected a list of texts, got one text")
     if dtypes is None:
         dtypes = {}
     elif not isinstance(dtypes, dict):
@@ -64,7 +68,7 @@ def kernel(op, *, id=None, vendor=None, priority=0, dtypes=None, verify=None, re
 
     def register(function):
         params = _schema.read(_calls.ops[name].schema)
-        kernel_id = id or (f"vendor.{vendor}" if vendor else f"default.{function.__name__}")
+        kernel_id = id or (f"vendor.{vendor}" if vendor else f"default.{getattr(function, '__name__', '')}")
         kind = "vendor" if vendor else "default"
         backend = (vendor or "python") + ("" if device == "cpu" else f"_{device}")
         own_backend = device != "cpu" or unavailable != ""
