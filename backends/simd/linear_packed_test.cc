@@ -73,7 +73,7 @@ TEST_F(PackedLinear, HasTheBitsOfTheUnpackedKernel) {
         const BlockTensor w(format, n, k, static_cast<uint32_t>(n + k), n % 3);
         const TensorView weight(*w.c());
         const Instance project = loaded(weight);
-        for (const int64_t rows : {1, 2, 3, 4, 5, 9, 130}) {
+        for (const int64_t rows : {1, 2, 3, 4, 5, 9, 20, 130}) {
           const int64_t stride = k + rows % 2 * 7;
           std::vector<float> from = normal(rows * stride, static_cast<uint32_t>(rows));
           std::vector<float> to(static_cast<size_t>(rows * n), -1), expected(to.size(), -2);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 
 #include "linear.h"
 
@@ -22,10 +21,11 @@ struct QuantLinear {
   const Linear& job;
   QuantWeight weight;
   int64_t rows, blocks;
-  const uint8_t* packed;              // the panels of the weight, or null
-  const XRow* single = nullptr;       // rows that are `blocks` apart, or null
-  const XGroup* groups = nullptr;     // groups of rows, or null
-  const uint8_t* in_range = nullptr;  // for each row
+  const uint8_t* packed;               // the panels of the weight, or null
+  const XRow* single = nullptr;        // rows that are `blocks` apart, or null
+  const XGroup* groups = nullptr;      // groups of rows, or null
+  const uint8_t* in_range = nullptr;   // for each row
+  const uint16_t* in_tiles = nullptr;  // tiles of 16 rows, or null
 
   QuantLinear(const Linear& linear, Format format, const uint8_t* panels)
       : job(linear),
@@ -67,7 +67,7 @@ float exact_product(const QuantLinear& linear, int64_t n, const char* x) {
 }
 
 bool leaves_range(const Linear& job, int64_t begin, int64_t end, const float* values) {
-  const float most = job.dtype == YARD_F16 ? 16384.0f : std::numeric_limits<float>::max();
+  const float most = most_of(job.dtype);
   if (!job.scale) {
     // Values past the end are copies. The bits of a NaN are larger than the bits of any number.
     uint32_t bits = 0;
@@ -193,18 +193,134 @@ int32_t many_rows(Call call, QuantLinear& linear) {
   return YARD_OK;
 }
 
+// Tiles multiply panels in pairs, up to kPanelsTogether panels with up to kMostRowTiles tiles of
+// rows. They take kTileBlocks blocks at a time, so that a second-level cache holds the operands and
+// the sums.
+constexpr int64_t kPair = 2, kPanelsTogether = 8, kTileBlocks = 8;
+constexpr int64_t kMostRowTiles = kTileRowsAtATime / kTileRows;
+constexpr int64_t kTileElements = kTileBytes / 2;
+
+// Returns how many tiles of rows are multiplied by a panel after it was unpacked. With fewer, there
+// is more to unpack, but enough for all threads. A unit is the time of a product of two tiles.
+int64_t row_tiles_together(int64_t row_tiles, int64_t pairs) {
+  constexpr int64_t kUnpack = 5;
+  const auto threads = static_cast<int64_t>(plugin::threads_now());
+  int64_t best = 0, least = 0;
+  for (int64_t tiles = kMostRowTiles; tiles >= kPair; tiles /= 2) {
+    const int64_t items = ceil_div(row_tiles, tiles) * pairs;
+    const int64_t time = ceil_div(items, threads) * (std::min(tiles, row_tiles) + kUnpack);
+    if (best == 0 || time < least) best = tiles, least = time;
+  }
+  return best;
+}
+
+// Stores the results of up to 16 rows from `first` on, for panels from weight row `begin` on.
+void store_tiles(const QuantLinear& linear, const QuantTiles& tiles, int64_t begin, int64_t panels,
+                 int64_t first, float* sums) {
+  const Linear& job = linear.job;
+  const int64_t last = std::min(linear.rows, first + kTileRows);
+  const int64_t item = job.dtype == YARD_F32 ? 4 : 2;
+  const bool is_plain = !job.scale && !job.bias && begin + panels * kPanelRows <= job.n;
+  auto row = job.walk.from(first);
+  for (int64_t r = first; r < last; ++r, row.next(), sums += kPanelRows) {
+    const bool in_range = linear.in_range[r] != 0;
+    if (is_plain && in_range &&
+        tiles.store_row(sums, panels, job.dtype, row.at<char>(0) + begin * item))
+      continue;
+    for (int64_t p = 0; p < panels; ++p) {
+      const int64_t from = begin + p * kPanelRows, to = std::min(job.n, from + kPanelRows);
+      finish(linear, from, to, in_range, row.at<char>(1), sums + p * kTileSums, row.at<char>(0));
+    }
+  }
+}
+
+// Multiplies panels by `count` tiles of rows from `first` on.
+void multiply_tiles(const QuantLinear& linear, const QuantTiles& tiles, int64_t begin,
+                    int64_t panels, int64_t first, int64_t count) {
+  WBlock unpacked[kTileBlocks];
+  alignas(64) uint16_t weights[kPanelsTogether * kTileBlocks * kTileElements];
+  alignas(64) float sums[kMostRowTiles * kPanelsTogether * kTileSums];
+  for (int64_t block = 0; block < linear.blocks; block += kTileBlocks) {
+    const int64_t last = std::min(block + kTileBlocks, linear.blocks), blocks = last - block;
+    for (int64_t p = 0; p < panels; ++p) {
+      unpack_panel(linear, begin + p * kPanelRows, block, last, unpacked);
+      tiles.scale_blocks(kind_of(linear.weight.format), unpacked, blocks,
+                         weights + p * kTileBlocks * kTileElements);
+    }
+    for (int64_t t = 0; t < count; t += kPair) {
+      const int64_t row_tiles = std::min(count - t, kPair);
+      const uint16_t* const x =
+          linear.in_tiles + ((first + t) * linear.blocks + block) * kTileElements;
+      float* const to = sums + t * kPanelsTogether * kTileSums;
+      for (int64_t p = 0; p < panels; p += kPair)
+        tiles.multiply({.panels = std::min(panels - p, kPair),
+                        .row_tiles = row_tiles,
+                        .blocks = blocks,
+                        .w = weights + p * kTileBlocks * kTileElements,
+                        .w_stride = kTileBlocks,
+                        .x = x,
+                        .x_stride = linear.blocks,
+                        .sums = to + p * kTileSums,
+                        .sums_stride = kPanelsTogether,
+                        .adds = block > 0});
+      for (int64_t i = 0; i < row_tiles && last == linear.blocks; ++i)
+        store_tiles(linear, tiles, begin, panels, (first + t + i) * kTileRows,
+                    to + i * kPanelsTogether * kTileSums);
+    }
+  }
+}
+
+int32_t by_tiles(Call call, QuantLinear& linear) {
+  const QuantTiles& tiles = *quant_tiles();
+  const Linear& job = linear.job;
+  const int64_t row_tiles = ceil_div(linear.rows, kTileRows);
+  const int64_t of_tile = linear.blocks * kTileElements;
+  uint16_t* const x = call.workspace<uint16_t>().data();
+  auto* const in_range = reinterpret_cast<uint8_t*>(x + row_tiles * of_tile);
+  linear.in_tiles = x, linear.in_range = in_range;
+  call.parallel_for(row_tiles, grain_of(kTileRows * job.k * 4), [&](int64_t begin, int64_t end) {
+    auto row = job.walk.from(begin * kTileRows);
+    for (int64_t r = begin * kTileRows; r < end * kTileRows; ++r) {
+      uint16_t* const to = x + r / kTileRows * of_tile + r % kTileRows * kBlock;
+      if (r < linear.rows) {
+        in_range[r] = tiles.round_row(row.at<char>(1), job.dtype, job.k, to) && job.n >= kFewest;
+        row.next();
+      } else {
+        for (int64_t b = 0; b < linear.blocks; ++b) std::fill_n(to + b * kTileElements, kBlock, 0);
+      }
+    }
+  });
+  const int64_t panels = ceil_div(job.n, kPanelRows), pairs = ceil_div(panels, kPair);
+  const int64_t together = row_tiles_together(row_tiles, pairs);
+  call.parallel_for(pairs * ceil_div(row_tiles, together), 1, [&](int64_t begin, int64_t end) {
+    tiles.begin();
+    while (begin < end) {
+      const int64_t first = begin / pairs * together, panel = begin % pairs * kPair;
+      const int64_t count = std::min({(end - begin) * kPair, panels - panel, kPanelsTogether});
+      multiply_tiles(linear, tiles, panel * kPanelRows, count, first,
+                     std::min(together, row_tiles - first));
+      begin += ceil_div(count, kPair);
+    }
+    tiles.end();
+  });
+  return YARD_OK;
+}
+
 }  // namespace
 
 int64_t linear_quantized_workspace(int64_t rows, int64_t k, bool packed) {
   constexpr int64_t kRow = sizeof(XRow) + sizeof(XRowRest);
   constexpr int64_t kGroup = sizeof(XGroup) + sizeof(XGroupRest);
   if (is_few(rows, packed)) return rows * (blocks_of(k) * kRow + 1);
-  return ceil_div(rows, kGroupRows) * blocks_of(k) * kGroup + rows;
+  const int64_t of_tiles = ceil_div(rows, kTileRows) * blocks_of(k) * kTileBytes;
+  const int64_t of_groups = ceil_div(rows, kGroupRows) * blocks_of(k) * kGroup;
+  return (use_tiles(rows) ? of_tiles : of_groups) + rows;
 }
 
 int32_t linear_quantized(Call call, const Linear& job, Format format, const uint8_t* packed) {
   QuantLinear linear(job, format, packed);
-  return is_few(linear.rows, packed != nullptr) ? few_rows(call, linear) : many_rows(call, linear);
+  if (is_few(linear.rows, packed != nullptr)) return few_rows(call, linear);
+  return use_tiles(linear.rows) ? by_tiles(call, linear) : many_rows(call, linear);
 }
 
 }  // namespace yard::simd

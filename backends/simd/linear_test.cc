@@ -95,7 +95,20 @@ TEST(QuantizedLinear, TakesManyRowsAndLongOnes) {
   for (const Format format : kFormats) {
     compare_quantized(YARD_F32, format, {131, 20, 256}, true);
     compare_quantized(YARD_F32, format, {5, 20, 1792}, false);
+    compare_quantized(YARD_F32, format, {kTileRowsAtATime + 23, 150, 512}, false);
   }
+}
+
+// Tiles multiply rows in sixteens, by one or two panels, and store whole panels directly.
+TEST(QuantizedLinear, TakesAnyNumberOfRowsInTiles) {
+  if (quant_tiles() == nullptr) GTEST_SKIP() << "this processor has no tiles";
+  for (const uint32_t dtype : kFloats)
+    for (const Format format : kFormats) {
+      const int64_t k = format == Format::kI8 ? 301 : block_elements(format) * 9;
+      compare_quantized(dtype, format, {kFewestTileRows, 32, k}, false);
+      compare_quantized(dtype, format, {33, 16, k}, false);
+      compare_quantized(dtype, format, {48, 49, k}, true);
+    }
 }
 
 TEST(QuantizedLinear, AcceptsEmptySizes) {
@@ -121,14 +134,14 @@ TEST(QuantizedLinear, TakesAnyStridesOfRows) {
 }
 
 // Rows that int8 cannot hold are multiplied in f32, and other rows beside them are not affected.
-TEST(QuantizedLinear, KeepsSpecialValues) {
+void keep_special_values(int64_t rows) {
   constexpr int64_t kN = 17, kK = 256;
   constexpr double kInf = HUGE_VAL;
   for (const Format format : kFormats) {
     const BlockTensor w(format, kN, kK, 4);
-    TestTensor x(YARD_F32, {6, kK}), out(YARD_F32, {6, kN}), scale(YARD_F32, {kN});
+    TestTensor x(YARD_F32, {rows, kK}), out(YARD_F32, {rows, kN}), scale(YARD_F32, {kN});
     scale.set(std::vector<double>(kN, 1.0));
-    std::vector<double> values(6 * kK);
+    std::vector<double> values(static_cast<size_t>(rows * kK));
     for (size_t i = 0; i < values.size(); ++i)
       values[i] = (static_cast<double>(i * 7 % 23) - 11) / 8;
     values[kK + 3] = std::nan("");
@@ -138,7 +151,7 @@ TEST(QuantizedLinear, KeepsSpecialValues) {
     x.set(values);
     values = x.values();
     ASSERT_EQ(run_linear(out, x, w.c(), format == Format::kI8 ? &scale : nullptr), YARD_OK);
-    for (int64_t r = 0; r < 6; ++r)
+    for (int64_t r = 0; r < rows; ++r)
       for (int64_t n = 0; n < kN; ++n) {
         const double found = out.at(static_cast<size_t>(r * kN + n));
         const Expected e = expected(
@@ -153,22 +166,26 @@ TEST(QuantizedLinear, KeepsSpecialValues) {
       }
   }
 }
+TEST(QuantizedLinear, KeepsSpecialValues) { keep_special_values(6); }
+TEST(QuantizedLinear, KeepsSpecialValuesInTiles) { keep_special_values(kFewestTileRows + 1); }
 
 // Signs must be right even if f16 hardly holds the results.
 TEST(QuantizedLinear, IsExactAtTheEndOfTheRangeOfHalves) {
   constexpr int64_t kN = 64, kK = 256;
   const BlockTensor w(Format::kQ8_0, kN, kK, 4);
-  TestTensor x(YARD_F16, {1, kK}), out(YARD_F16, {1, kN});
-  fill(x, testing::Contents::kLarge, 5);
-  ASSERT_EQ(run_linear(out, x, w.c()), YARD_OK);
-  const std::vector<double> values = x.values();
-  for (int64_t n = 0; n < kN; ++n) {
-    const Expected e = expected(
-        values, 0, kK, [&](int64_t i) { return w.at(n, i); }, 1, 0);
-    const double rounded = reference::testing::round_to(YARD_F16, e.value),
-                 found = out.at(static_cast<size_t>(n));
-    EXPECT_TRUE(found == rounded || std::abs(found - rounded) <= 2e-3 * std::abs(rounded))
-        << found << " for " << e.value;
+  for (const int64_t rows : {int64_t{1}, kFewestTileRows}) {
+    TestTensor x(YARD_F16, {rows, kK}), out(YARD_F16, {rows, kN});
+    fill(x, testing::Contents::kLarge, 5);
+    ASSERT_EQ(run_linear(out, x, w.c()), YARD_OK);
+    const std::vector<double> values = x.values();
+    for (int64_t i = 0; i < rows * kN; ++i) {
+      const Expected e = expected(
+          values, i / kN, kK, [&](int64_t at) { return w.at(i % kN, at); }, 1, 0);
+      const double rounded = reference::testing::round_to(YARD_F16, e.value),
+                   found = out.at(static_cast<size_t>(i));
+      EXPECT_TRUE(found == rounded || std::abs(found - rounded) <= 2e-3 * std::abs(rounded))
+          << found << " for " << e.value;
+    }
   }
 }
 
@@ -193,7 +210,7 @@ TEST(QuantizedLinear, ComputesFewResultsInFloat) {
 
 // A value of 100 in a block reduces the precision of the other values, unless the block has a rest.
 TEST(QuantizedLinear, IsExactBesideLargeValues) {
-  constexpr int64_t kN = 64, kK = 512, kRows = 5;
+  constexpr int64_t kN = 64, kK = 512, kRows = 5;  // too few for tiles
   for (const Format format : kFormats) {
     const BlockTensor w(format, kN, kK, 4);
     TestTensor x(YARD_F32, {kRows, kK}), out(YARD_F32, {kRows, kN}), scale(YARD_F32, {kN});
@@ -217,29 +234,32 @@ TEST(QuantizedLinear, IsExactBesideLargeValues) {
   }
 }
 
+// Tiles add in another order, so that the bits are those of another call that uses tiles.
 TEST(QuantizedLinear, GivesTheSameBitsInPiecesAndForAnyNumberOfRows) {
-  constexpr int64_t kN = 300, kK = 512, kRows = 40;
-  for (const Format format : kFormats) {
-    const BlockTensor w(format, kN, kK, 5);
-    TestTensor x(YARD_F32, {kRows, kK}), whole(YARD_F32, {kRows, kN}),
-        pieces(YARD_F32, {kRows, kN});
-    TestTensor one(YARD_F32, {1, kK}), result(YARD_F32, {1, kN}), scale(YARD_F32, {kN});
-    fill(x, testing::Contents::kNormal, 6), scale.fill(1);
-    std::vector<double> spiky = x.values();
-    for (size_t i = 40; i < spiky.size(); i += 1111) spiky[i] = 60;  // rows with rests among others
-    x.set(spiky);
-    const TestTensor* const s = format == Format::kI8 ? &scale : nullptr;
-    ASSERT_EQ(run_linear(whole, x, w.c(), s), YARD_OK);
-    ASSERT_EQ(run_linear(pieces, x, w.c(), s, nullptr, testing::splitting_host()), YARD_OK);
-    EXPECT_TRUE(whole.bytes() == pieces.bytes());
-    const std::vector<double> values = x.values(), all = whole.values();
-    for (const ptrdiff_t row : {0, 6, 39}) {
-      one.set({values.begin() + row * kK, values.begin() + (row + 1) * kK});
-      ASSERT_EQ(run_linear(result, one, w.c(), s), YARD_OK);
-      EXPECT_EQ(result.values(),
-                std::vector<double>(all.begin() + row * kN, all.begin() + (row + 1) * kN));
+  constexpr int64_t kN = 300, kK = 512, kMost = kTileRowsAtATime + 40;
+  for (const int64_t rows : {kFewestTileRows - 1, int64_t{40}, kMost})
+    for (const Format format : kFormats) {
+      const int64_t few = use_tiles(rows) ? kFewestTileRows : 1;
+      const BlockTensor w(format, kN, kK, 5);
+      TestTensor x(YARD_F32, {rows, kK}), whole(YARD_F32, {rows, kN}), pieces(YARD_F32, {rows, kN});
+      TestTensor some(YARD_F32, {few, kK}), result(YARD_F32, {few, kN}), scale(YARD_F32, {kN});
+      fill(x, testing::Contents::kNormal, 6), scale.fill(1);
+      std::vector<double> spiky = x.values();
+      for (size_t i = 40; i < spiky.size(); i += 1111)
+        spiky[i] = 60;  // rows with rests among others
+      x.set(spiky);
+      const TestTensor* const s = format == Format::kI8 ? &scale : nullptr;
+      ASSERT_EQ(run_linear(whole, x, w.c(), s), YARD_OK);
+      ASSERT_EQ(run_linear(pieces, x, w.c(), s, nullptr, testing::splitting_host()), YARD_OK);
+      EXPECT_TRUE(whole.bytes() == pieces.bytes());
+      const std::vector<double> values = x.values(), all = whole.values();
+      for (const int64_t row : {int64_t{0}, std::min<int64_t>(6, rows - few), rows - few}) {
+        some.set({values.begin() + row * kK, values.begin() + (row + few) * kK});
+        ASSERT_EQ(run_linear(result, some, w.c(), s), YARD_OK);
+        EXPECT_EQ(result.values(),
+                  std::vector<double>(all.begin() + row * kN, all.begin() + (row + few) * kN));
+      }
     }
-  }
 }
 
 void compare_float(uint32_t dtype, uint32_t weight_dtype, Shape s, bool with_bias) {

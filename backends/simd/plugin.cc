@@ -143,25 +143,27 @@ double pair_linear_cost(void*, const int64_t* fields, uint32_t) {
                               size_of(fields[1]) * size_of(fields[2]));
 }
 
-// Measured for integers: a weight of one byte or less is multiplied by each of a few rows, or
-// unpacked once for many rows. Activations are rounded once.
-double quantized_linear_cost(void*, const int64_t* fields, uint32_t) {
+// Returns the estimate of a product with weights of few bits, in operations of cost.h that were
+// measured: a weight of `bytes` takes `few` if there are few rows. For many rows it is unpacked,
+// which takes `unpack` for each pass, and multiplied by each row. Activations are rounded once.
+double few_bits_cost(const int64_t* fields, bool packed, double bytes, double few, double unpack) {
+  constexpr double kScale = 3.75, kTileProduct = 0.1;
   const double rows = size_of(fields[0]), n = size_of(fields[1]);
-  const double passes = std::ceil(rows / static_cast<double>(kRowsAtATime));
-  const double each = rows <= static_cast<double>(kFewRows)
-                          ? 0.8 * rows
-                          : 1.25 * passes + quant_kernels().product * rows;
-  return estimate(rates(), {3, each + 10 * rows / std::max(n, 1.0)}, n * size_of(fields[2]));
+  const auto pieces = [&](int64_t size) { return std::ceil(rows / static_cast<double>(size)); };
+  double each = few;
+  if (use_tiles(fields[0]))
+    each = (unpack + kScale) * pieces(kTileRowsAtATime) +
+           kTileProduct * pieces(kTileRows) * static_cast<double>(kTileRows);
+  else if (rows > static_cast<double>(packed ? kFewPackedRows : kFewRows))
+    each = unpack * pieces(kRowsAtATime) + quant_kernels().product * rows;
+  return estimate(rates(), {bytes, each + 10 * rows / std::max(n, 1.0)}, n * size_of(fields[2]));
 }
-
-// A weight is read once for a few rows, and each row of many takes a product of a tile.
+double quantized_linear_cost(void*, const int64_t* fields, uint32_t) {
+  return few_bits_cost(fields, false, 3, 0.8 * size_of(fields[0]), 1.25);
+}
+// A packed weight is read once for a few rows.
 double packed_linear_cost(void*, const int64_t* fields, uint32_t) {
-  const double rows = size_of(fields[0]), n = size_of(fields[1]);
-  const double passes = std::ceil(rows / static_cast<double>(kRowsAtATime));
-  const double each = rows <= static_cast<double>(kFewPackedRows)
-                          ? 0.2 + 0.1 * rows
-                          : 0.25 * passes + quant_kernels().product * rows;
-  return estimate(rates(), {2, each + 10 * rows / std::max(n, 1.0)}, n * size_of(fields[2]));
+  return few_bits_cost(fields, true, 2, 0.2 + 0.1 * size_of(fields[0]), 0.25);
 }
 
 const char* const kPackingReasons[] = {

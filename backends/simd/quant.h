@@ -14,13 +14,16 @@
 //
 // A few rows of activations are multiplied with weights as stored. For more rows, a panel of 16
 // weight rows is unpacked to int8, interleaved for the instructions, and multiplied with groups of
-// four rows. Both ways add blocks in the same order, so they give the same bits.
+// four rows. Both ways add blocks in the same order, so they give the same bits. Processors with
+// AMX multiply many rows by tiles of bf16, which round and add in another way (QuantTiles).
 #pragma once
 
 #include <yard/plugin.hpp>
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 
 namespace yard::simd {
@@ -73,6 +76,11 @@ constexpr BlockKind kind_of(Format f) {
     default: return BlockKind::kScale;
   }
 }
+
+// The bits of the least and the largest value that is rounded. Between them, products with weights
+// of f16 are normal numbers of f32.
+inline constexpr uint32_t kLeastBits = std::bit_cast<uint32_t>(1e-25f);
+inline constexpr uint32_t kMostBits = std::bit_cast<uint32_t>(1e25f);
 
 inline constexpr float kLargeBlock = 4;
 inline constexpr int kRestBits = 7;  // a step of the rest is 2^-7 of the scale
@@ -172,6 +180,11 @@ struct PackedKernels {
 void pack_panel(const PackedKernels& kernels, const QuantWeight& weight, int64_t begin, int64_t end,
                 uint8_t* out);
 
+// Returns the largest absolute result that needs no check in f32.
+inline float most_of(uint32_t dtype) {
+  return dtype == YARD_F16 ? 16384.0f : std::numeric_limits<float>::max();
+}
+
 // The functions of an instruction set. The bits of a product depend only on its two rows.
 struct QuantKernels {
   // Multiplies weight rows [begin, end), at most kPanelRows, by a row. Writes out[0, kPanelRows);
@@ -192,6 +205,46 @@ struct QuantKernels {
   // The measured time of a product of a tile, in operations of cost.h.
   double product = 0.34;
 };
+
+// Many rows of activations are multiplied by AMX tiles of bf16. Weights are scaled and rounded to
+// bf16 after they are unpacked, so sums over whole rows need no scales of blocks. Each activation
+// keeps eight bits of its own, so large values beside it cost no precision, and rows have no rests.
+//
+// A tile holds a block of 16 rows of activations or of the 16 weight rows of a panel: 32 elements
+// of each row of activations, or pairs of consecutive elements of all rows of weights.
+inline constexpr int64_t kTileRows = 16, kTileBytes = 1024, kTileSums = 256;
+// Tiles are faster for so many rows, and multiply so many by a panel before the next is unpacked.
+inline constexpr int64_t kFewestTileRows = 20, kTileRowsAtATime = 256;
+
+// Products of one or two panels of weights with one or two tiles of rows. Strides are in tiles.
+struct TileProduct {
+  int64_t panels, row_tiles, blocks;
+  const uint16_t* w;  // panels are w_stride apart
+  int64_t w_stride;
+  const uint16_t* x;  // rows are x_stride apart
+  int64_t x_stride;
+  float* sums;  // tiles of 16 rows of 16 weight rows; rows are sums_stride apart, panels adjacent
+  int64_t sums_stride;
+  bool adds;  // to the sums
+};
+
+struct QuantTiles {
+  // Call these around multiply() on each thread.
+  void (*begin)();
+  void (*end)();
+  // Rounds a row of k elements to a row of its tiles. Zeros follow the end of the row. Returns
+  // false like quantize_row().
+  bool (*round_row)(const char* x, uint32_t dtype, int64_t k, uint16_t* out);
+  // Scales blocks that QuantKernels::unpack or PackedKernels::unpack has written, to a tile each.
+  void (*scale_blocks)(BlockKind kind, const WBlock* from, int64_t blocks, uint16_t* out);
+  void (*multiply)(const TileProduct& product);
+  // Stores a row of `panels` adjacent tiles of sums as `dtype`. Returns false if a value is not
+  // finite or hardly fits f16; what was stored must then be replaced.
+  bool (*store_row)(const float* sums, int64_t panels, uint32_t dtype, char* out);
+};
+// Returns null if this machine has no tiles.
+const QuantTiles* quant_tiles();
+inline bool use_tiles(int64_t rows) { return rows >= kFewestTileRows && quant_tiles() != nullptr; }
 
 // The fastest kernels that this machine can run, and all that it can run, ended by null, for tests.
 const QuantKernels& quant_kernels();

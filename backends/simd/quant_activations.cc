@@ -122,9 +122,6 @@ template <class T, int64_t kRows>
 HWY_INLINE bool quantize_as(const char* x, int64_t k, XBlock<kRows>* out, XBytes<kRows>* rests,
                             InGroup place) {
   const int64_t row = place.row;
-  // In this range, products with weights of f16 are normal numbers of f32.
-  constexpr uint32_t kLeast = std::bit_cast<uint32_t>(1e-25f);
-  constexpr uint32_t kMost = std::bit_cast<uint32_t>(1e25f);
   constexpr auto kStep = kBlock * static_cast<int64_t>(sizeof(T));
   float room[kBlock];
   bool in_range = true;
@@ -132,7 +129,7 @@ HWY_INLINE bool quantize_as(const char* x, int64_t k, XBlock<kRows>* out, XBytes
   for (int64_t at = 0, b = 0; at < k; at += kBlock, ++b) {
     const char* const v = block_of<T>(x + b * kStep, k - at, room);
     const uint32_t bits = largest_bits(v);
-    if (bits != 0 && (bits < kLeast || bits > kMost)) in_range = false;
+    if (bits != 0 && (bits < kLeastBits || bits > kMostBits)) in_range = false;
     // The block's maximum, until put_block() stores the scale.
     out[b].scale[row] = std::bit_cast<float>(bits);
     squares += sum_of_squares(v);
