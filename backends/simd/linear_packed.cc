@@ -14,7 +14,8 @@ int32_t PackedWeight::load(Call call, plugin::Named weights) {
            (w.numel() == 0 || w.data<void>() != nullptr) && (w.size(1) <= 1 || w.stride(1) == 1);
   };
   if (fits(weight_)) return YARD_OK;
-  return call.fail(YARD_DECLINED, "it packs weights of q4_0, q4_1 or q8_0 [n, k] with dense rows");
+  return call.fail(YARD_DECLINED,
+                   "it packs weights of q4_0, q4_1, q6_k or q8_0 [n, k] with dense rows");
 }
 
 int32_t PackedWeight::prepare(Call call, plugin::Arguments) {

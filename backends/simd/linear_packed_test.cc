@@ -18,7 +18,7 @@ namespace {
 using testing::BlockTensor;
 
 constexpr const char kPackedId[] = "default.simd_int8_packed", kStoredId[] = "default.simd_int8";
-constexpr Format kPackedFormats[] = {Format::kQ8_0, Format::kQ4_0, Format::kQ4_1};
+constexpr Format kPackedFormats[] = {Format::kQ8_0, Format::kQ4_0, Format::kQ4_1, Format::kQ6_K};
 
 bool packs() { return quant_kernels().packed.strip_rows != 0; }
 
@@ -69,7 +69,8 @@ std::vector<float> normal(int64_t count, uint32_t seed) {
 TEST_F(PackedLinear, HasTheBitsOfTheUnpackedKernel) {
   for (const Format format : kPackedFormats)
     for (const int64_t n : {1, 15, 16, 17, 70, 131})
-      for (const int64_t k : {32, 96, 640}) {
+      for (const int64_t blocks : {1, 3, 20}) {
+        const int64_t k = is_super_block(format) ? (blocks + 1) / 2 * 256 : blocks * 32;
         const BlockTensor w(format, n, k, static_cast<uint32_t>(n + k), n % 3);
         const TensorView weight(*w.c());
         const Instance project = loaded(weight);
@@ -198,9 +199,9 @@ TEST_F(PackedLinear, KeepsTheBoundUnderThreads) {
 }
 
 TEST_F(PackedLinear, IsSelectedByItsEstimate) {
-  for (const char* format : {"q8_0", "q4_0", "q4_1"})
+  for (const char* format : {"q8_0", "q4_0", "q4_1", "q6_k"})
     for (const char* rows : {"1", "4", "16", "512"})
-      for (const char* shape : {"576,576", "1536,576", "14336,4096"}) {
+      for (const char* shape : {"576,512", "1536,768", "14336,4096"}) {
         const std::string text = std::string("linear(f32[") + rows +
                                  std::string(shape).substr(std::string(shape).find(',')) + "], " +
                                  format + "[" + shape + "])@cpu";

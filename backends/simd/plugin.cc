@@ -53,7 +53,7 @@ const yard_limit_t kQuantizedLinear[] = {
 };
 const yard_limit_t kPackedLinear[] = {
     YARD_FLOATS("x"),
-    plugin::dtypes({YARD_Q8_0, YARD_Q4_0, YARD_Q4_1}, "weight"),
+    plugin::dtypes({YARD_Q8_0, YARD_Q4_0, YARD_Q4_1, YARD_Q6_K}, "weight"),
     inner_dense(),
 };
 const yard_limit_t kEmbedding[] = {

@@ -110,25 +110,58 @@ void dequantize_row(Format format, const uint8_t* row, int64_t begin, int64_t co
   }
 }
 
+namespace {
+
+// Packs a block of a row, whose elements and scales have their places at `q` and `s`.
+void pack_block(const uint8_t* p, Format format, uint32_t flip, int64_t rows, uint8_t* q,
+                uint8_t* s) {
+  const int64_t elements = packed_bytes(format), scales = scale_bytes(format);
+  for (int64_t at = 0; at < elements; at += 4) {
+    const uint32_t four = read<uint32_t>(p + scales + at) ^ flip;
+    std::memcpy(q + at * rows, &four, sizeof four);
+  }
+  for (int64_t at = 0; at < scales; at += 2) std::memcpy(s + at * rows, p + at, 2);
+}
+
+// Packs 32 elements of a super-block, `b` counted from the start of the row's `weights`. `q` is the
+// row's place among the elements, and `s` the place of the scales of all rows of the strip.
+void pack_six_bits(const uint8_t* weights, int64_t b, int64_t rows, int64_t row, uint8_t* q,
+                   uint8_t* s) {
+  const uint8_t* const super = weights + b / 8 * block_bytes(Format::kQ6_K);
+  PlainBlocks plain;
+  unpack_q6_k(super, static_cast<int>(b / 4 % 2), plain);
+  const int8_t* const from = plain.q + b % 4 * kBlock;
+  for (int i = 0; i < 16; ++i) {
+    const int low = from[i] + 32, high = from[16 + i] + 32;
+    q[i / 4 * 4 * rows + i % 4] = static_cast<uint8_t>((low & 15) | (high & 15) << 4);
+    uint8_t& upper = q[(4 + i / 8) * 4 * rows + i % 4];
+    upper = static_cast<uint8_t>(upper | (low >> 4 | high >> 4 << 2) << i / 4 % 2 * 4);
+  }
+  std::memcpy(s + 2 * row, super + 208, 2);
+  s[2 * rows + row] = super[192 + 2 * (b % 8)];
+  s[3 * rows + row] = super[193 + 2 * (b % 8)];
+}
+
+}  // namespace
+
 void pack_panel(const PackedKernels& kernels, const QuantWeight& weight, int64_t begin, int64_t end,
                 uint8_t* out) {
   const Format format = weight.format;
   const int64_t blocks = blocks_of(weight.k), rows = kernels.strip_rows;
   const int64_t elements = packed_bytes(format), scales = scale_bytes(format);
+  const bool has_six_bits = format == Format::kQ6_K;
   const uint32_t flip = kernels.plus_128 && format == Format::kQ8_0 ? 0x80808080u : 0;
   std::memset(out, 0, static_cast<size_t>(kernels.panel_bytes(format, blocks)));
   for (; begin < end; begin += rows, out += strip_bytes(format, rows, blocks))
     for (int64_t b = 0; b < blocks; ++b)
       for (int64_t r = 0; r < std::min(rows, end - begin); ++r) {
-        const uint8_t* const p =
-            weight.data + (begin + r) * weight.stride + b * block_bytes(format);
+        const uint8_t* const row = weight.data + (begin + r) * weight.stride;
         uint8_t* const q = out + b * elements * rows + 4 * r;
-        uint8_t* const s = out + (blocks * elements + b * scales) * rows + 2 * r;
-        for (int64_t at = 0; at < elements; at += 4) {
-          const uint32_t four = read<uint32_t>(p + scales + at) ^ flip;
-          std::memcpy(q + at * rows, &four, sizeof four);
-        }
-        for (int64_t at = 0; at < scales; at += 2) std::memcpy(s + at * rows, p + at, 2);
+        uint8_t* const s = out + (blocks * elements + b * scales) * rows;
+        if (has_six_bits)
+          pack_six_bits(row, b, rows, r, q, s);
+        else
+          pack_block(row + b * block_bytes(format), format, flip, rows, q, s + 2 * r);
       }
 }
 

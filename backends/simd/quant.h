@@ -143,13 +143,16 @@ struct QuantWeight {
 // and a panel has strips of a few rows, as many as a vector has lanes. A strip holds the elements
 // of all its blocks and then their scales, as f16. Elements lie as in a WBlock, four of each row in
 // turn; if they have four bits, elements 0 to 15 of a block are the low halves of bytes, and 16 to
-// 31 are the high halves. Zeros follow the last row.
-constexpr bool is_packed(Format f) {
-  return f == Format::kQ8_0 || f == Format::kQ4_0 || f == Format::kQ4_1;
-}
+// 31 are the high halves. If they have six, these are the lower four, and bytes follow that hold
+// the upper two of elements i, 16 + i, 4 + i and 20 + i, for i of 0 to 3 and of 8 to 11. A block of
+// q6_k has the f16 of its super-block and an integer for each of its halves as scales. Zeros follow
+// the last row.
+constexpr bool is_packed(Format f) { return f != Format::kI8 && f != Format::kQ4_K; }
 // Bytes of the elements, and of the scales, that a block has in one row.
-constexpr int64_t packed_bytes(Format f) { return f == Format::kQ8_0 ? kBlock : kBlock / 2; }
-constexpr int64_t scale_bytes(Format f) { return f == Format::kQ4_1 ? 4 : 2; }
+constexpr int64_t packed_bytes(Format f) {
+  return f == Format::kQ8_0 ? kBlock : f == Format::kQ6_K ? kBlock * 3 / 4 : kBlock / 2;
+}
+constexpr int64_t scale_bytes(Format f) { return f == Format::kQ4_1 || f == Format::kQ6_K ? 4 : 2; }
 constexpr int64_t strip_bytes(Format f, int64_t strip_rows, int64_t blocks) {
   constexpr int64_t kLine = 64;
   const int64_t bytes = strip_rows * blocks * (packed_bytes(f) + scale_bytes(f));

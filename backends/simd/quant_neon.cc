@@ -220,14 +220,28 @@ YARD_ISA void tile_rows(const WBlock* w, int64_t blocks, const XGroup* x, int64_
     for (int i = 0; i < 2; ++i) vst1q_f32(to + r * kPanelRows + lane + 4 * i, sums[r][i]);
 }
 
-// Adds products of four packed rows with a row.
+// Adds products of four packed rows with half a row.
 template <int kFour = 0>
-YARD_ISA_INLINE int32x4_t add_packed(int32x4_t dots, const int8x16_t (&w)[8], int8x16_t x0,
-                                     int8x16_t x1) {
-  dots = sdot_lane<kFour>(dots, w[kFour], x0);
-  dots = sdot_lane<kFour>(dots, w[4 + kFour], x1);
-  if constexpr (kFour < 3) dots = add_packed<kFour + 1>(dots, w, x0, x1);
+YARD_ISA_INLINE int32x4_t add_packed(int32x4_t dots, const int8x16_t* w, int8x16_t x) {
+  dots = sdot_lane<kFour>(dots, w[kFour], x);
+  if constexpr (kFour < 3) dots = add_packed<kFour + 1>(dots, w, x);
   return dots;
+}
+// Adds products of a packed block with a row: of the first half if kPart is 1, of the second if it
+// is 2, of both if it is 0.
+template <int kPart>
+YARD_ISA_INLINE int32x4_t add_part(int32x4_t dots, const int8x16_t (&w)[8], const int8_t* q) {
+  if constexpr (kPart != 2) dots = add_packed(dots, w, vld1q_s8(q));
+  if constexpr (kPart != 1) dots = add_packed(dots, w + 4, vld1q_s8(q + 16));
+  return dots;
+}
+template <int kPart>
+YARD_ISA_INLINE VF packed_product(const int8x16_t (&w)[8], const XRow& x) {
+  const int32x4_t dots = add_part<kPart>(new_zero(), w, x.q);
+  if (x.rest == nullptr) [[likely]]
+    return vcvtq_f32_s32(dots);
+  const int32x4_t finer = vshlq_n_s32(dots, kRestBits);
+  return vcvtq_n_f32_s32(add_part<kPart>(finer, w, x.rest->q), kRestBits);
 }
 
 template <Format F, int kRows>
@@ -244,16 +258,13 @@ YARD_ISA void strip_rows(const uint8_t* strip, int64_t blocks, const XRow* x, in
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
       const XRow& block = x[r * stride];
-      int32x4_t dots = add_packed(new_zero(), w, vld1q_s8(block.q), vld1q_s8(block.q + 16));
-      VF v;
-      if (block.rest == nullptr) [[likely]] {
-        v = vcvtq_f32_s32(dots);
-      } else {
-        const int8_t* const rest = block.rest->q;
-        dots = add_packed(vshlq_n_s32(dots, kRestBits), w, vld1q_s8(rest), vld1q_s8(rest + 16));
-        v = vcvtq_n_f32_s32(dots, kRestBits);
-      }
-      sums[r] = vfmaq_n_f32(sums[r], vmulq_f32(v, pairs.first), block.scale[0]);
+      constexpr bool kTwo = kind_of(F) == BlockKind::kTwoScales;
+      constexpr int kFirst = kTwo ? 1 : 0;
+      const VF first = packed_product<kFirst>(w, block);
+      sums[r] = vfmaq_n_f32(sums[r], vmulq_f32(first, pairs.first), block.scale[0]);
+      if constexpr (kTwo)
+        sums[r] = vfmaq_n_f32(sums[r], vmulq_f32(packed_product<2>(w, block), pairs.second),
+                              block.scale[0]);
       if constexpr (kind_of(F) == BlockKind::kMinimum)
         sums[r] = vfmaq_n_f32(sums[r], pairs.second, block.sum[0]);
     }

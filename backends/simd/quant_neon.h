@@ -114,14 +114,18 @@ struct Elements {
   int8x16_t low, high;  // 16 each
 };
 
+// Returns `v` with bits 4 and 5 of `upper`, minus 32.
+YARD_NEON int8x16_t with_upper(int8x16_t v, uint8x16_t upper) {
+  const int8x16_t bits = vreinterpretq_s8_u8(vandq_u8(upper, vdupq_n_u8(0x30)));
+  return vsubq_s8(vorrq_s8(v, bits), vdupq_n_s8(32));
+}
 template <int kQuarter>
 YARD_NEON int8x16_t six_bits(uint8x16_t v, uint8x16_t h) {
   const uint8x16_t upper = kQuarter == 0   ? vshlq_n_u8(h, 4)
                            : kQuarter == 1 ? vshlq_n_u8(h, 2)
                            : kQuarter == 2 ? h
                                            : vshrq_n_u8(h, 2);
-  const int8x16_t bits = vreinterpretq_s8_u8(vandq_u8(upper, vdupq_n_u8(0x30)));
-  return vsubq_s8(vorrq_s8(kQuarter < 2 ? low_nibbles(v) : high_nibbles(v), bits), vdupq_n_s8(32));
+  return with_upper(kQuarter < 2 ? low_nibbles(v) : high_nibbles(v), upper);
 }
 
 template <Format F, int kAt>
@@ -148,15 +152,25 @@ inline constexpr int64_t kStripRows = 4;
 // Four elements of each of four rows, for each four elements of a packed block.
 template <Format F>
 YARD_NEON void load_packed(const uint8_t* q, int8x16_t (&out)[8]) {
-  for (int i = 0; i < packed_bytes(F) / 4; ++i) {
+  for (int i = 0; i < 4; ++i) {
     const uint8x16_t v = vld1q_u8(q + 16 * i);
-    if constexpr (packed_bytes(F) == kBlock)
+    if constexpr (F == Format::kQ8_0) {
       out[i] = vreinterpretq_s8_u8(v);
-    else
+      out[4 + i] = vreinterpretq_s8_u8(vld1q_u8(q + 16 * (4 + i)));
+    } else {
       out[i] = low_nibbles(v), out[4 + i] = high_nibbles(v);
+    }
   }
+  if constexpr (F == Format::kQ6_K)
+    for (int i = 0; i < 2; ++i) {
+      const uint8x16_t upper = vld1q_u8(q + 16 * (4 + i));
+      out[2 * i] = with_upper(out[2 * i], vshlq_n_u8(upper, 4));
+      out[4 + 2 * i] = with_upper(out[4 + 2 * i], vshlq_n_u8(upper, 2));
+      out[2 * i + 1] = with_upper(out[2 * i + 1], upper);
+      out[5 + 2 * i] = with_upper(out[5 + 2 * i], vshrq_n_u8(upper, 2));
+    }
 }
-// The scales, and the minima if the format has them, of a block of a packed strip.
+// The scales of a block of a packed strip, and its minima or the scales of its second half.
 template <Format F>
 YARD_NEON HeadPairs packed_scales(const uint8_t* s) {
   const auto four = [](const uint8_t* at) __attribute__((always_inline)) {
@@ -164,6 +178,11 @@ YARD_NEON HeadPairs packed_scales(const uint8_t* s) {
   };
   const float32x4_t scale = four(s);
   if constexpr (F == Format::kQ4_1) return {scale, four(s + 8)};
+  if constexpr (F == Format::kQ6_K) {
+    const int16x8_t both = vmovl_s8(vreinterpret_s8_u8(vld1_u8(s + 8)));
+    return {vmulq_f32(scale, vcvtq_f32_s32(vmovl_s16(vget_low_s16(both)))),
+            vmulq_f32(scale, vcvtq_f32_s32(vmovl_s16(vget_high_s16(both))))};
+  }
   return {scale, vmulq_n_f32(scale, -8)};
 }
 // Unpacks blocks [first, last) of a strip to rows from `lane` on of a panel. put(v, to) stores the
@@ -179,7 +198,7 @@ YARD_NEON void unpack_blocks(const uint8_t* strip, int64_t blocks, int64_t first
     put(v, out->q);
     const HeadPairs pairs = packed_scales<F>(s);
     store(out->scale + lane, pairs.first);
-    if constexpr (kind_of(F) == BlockKind::kMinimum) store(out->other + lane, pairs.second);
+    if constexpr (kind_of(F) != BlockKind::kScale) store(out->other + lane, pairs.second);
   }
 }
 

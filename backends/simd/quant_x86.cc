@@ -85,6 +85,17 @@ YARD_ISA_INLINE TI high_halves(TI v) { return low_halves(_mm256_srli_epi16(v, 4)
 YARD_ISA_INLINE TF load_halves(const uint8_t* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
+template <int kField>
+YARD_ISA_INLINE TI with_upper(TI v, TI upper) {
+  const TI moved = kField < 2 ? _mm256_slli_epi16(upper, kField < 2 ? 4 - 2 * kField : 0)
+                              : _mm256_srli_epi16(upper, kField < 2 ? 0 : 2 * kField - 4);
+  const TI bits = _mm256_and_si256(moved, _mm256_set1_epi8(0x30));
+  return _mm256_sub_epi8(_mm256_or_si256(v, bits), _mm256_set1_epi8(32));
+}
+YARD_ISA_INLINE TF times_bytes(TF v, const uint8_t* p) {
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+  return _mm256_mul_ps(v, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)));
+}
 // How signed weights are stored in panels, and packed.
 inline constexpr bool kPlus128 = false;
 #include "quant_x86.inc"
@@ -164,6 +175,20 @@ YARD_ISA_INLINE TI low_halves(TI v) { return _mm512_and_si512(v, _mm512_set1_epi
 YARD_ISA_INLINE TI high_halves(TI v) { return low_halves(_mm512_maskz_srli_epi32(0xffff, v, 4)); }
 YARD_ISA_INLINE TF load_halves(const uint8_t* p) {
   return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+// The sum of six bits, of 128 and of -32 carries into no other byte.
+template <int kField>
+YARD_ISA_INLINE TI with_upper(TI v, TI upper) {
+  const TI moved = kField < 2
+                       ? _mm512_maskz_slli_epi32(0xffff, upper, kField < 2 ? 4 - 2 * kField : 0)
+                       : _mm512_maskz_srli_epi32(0xffff, upper, kField < 2 ? 0 : 2 * kField - 4);
+  const TI bits = _mm512_and_si512(moved, _mm512_set1_epi32(0x30303030));
+  return _mm512_add_epi32(_mm512_or_si512(v, bits), _mm512_set1_epi32(0x60606060));
+}
+YARD_ISA_INLINE TF times_bytes(TF v, const uint8_t* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  const __m512i wide = _mm512_maskz_cvtepi8_epi32(0xffff, bytes);
+  return _mm512_mul_ps(v, _mm512_maskz_cvtepi32_ps(0xffff, wide));
 }
 #include "quant_x86.inc"
 
