@@ -52,7 +52,7 @@ int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 constexpr int64_t kPair = 4;  // bytes
 constexpr int64_t kSquare =
     16;  // rows, and elements of 32 bits in a row, that are turned over together
-constexpr int64_t kWeightRows = 32;  // rows of weights that are multiplied together
+constexpr int64_t kWeightRows = 64;  // rows of weights that are multiplied together, at most
 
 // The transposed activations: column r of a panel is row r of x in pairs, followed by zeros. Panels
 // follow each other, and the last one is narrower if x has few rows.
@@ -72,6 +72,14 @@ struct TurnedRows {
   }
 };
 
+int64_t threads_of(Call call) {
+  const yard_host_t* const host = call.c()->host;
+  const bool knows = host != nullptr && host->concurrency != nullptr;
+  return knows ? std::max(host->concurrency(host->self), 1) : 1;
+}
+
+// Results are computed in blocks, whose sums stay in a cache of the core while the block goes
+// through the depth of both matrices.
 class LinearPairs {
  public:
   LinearPairs(const PairProducts& products, Call call, const Linear& linear)
@@ -83,8 +91,9 @@ class LinearPairs {
         x_{call.workspace<uint32_t>().data(), TurnedRows::pairs_of(linear.k),
            TurnedRows::columns_of(linear.walk.rows()), static_cast<int64_t>(products.columns)},
         parts_((x_.pairs + kDepth - 1) / kDepth),
-        weight_blocks_((linear.n + kWeightRows - 1) / kWeightRows),
-        row_blocks_((x_.columns + kMostRows - 1) / kMostRows) {}
+        row_blocks_((x_.columns + kMostRows - 1) / kMostRows),
+        block_(block_of(linear.n * row_blocks_, threads_of(call))),
+        weight_blocks_((linear.n + block_ - 1) / block_) {}
 
   void run(Call call) const {
     call.parallel_for(x_.columns / kSquare * parts_, grain_of(kSquare * kDepth * kPair * 4),
@@ -92,19 +101,30 @@ class LinearPairs {
                         for (int64_t i = begin; i < end; ++i)
                           turn_rows(i / parts_ * kSquare, i % parts_ * kDepth);
                       });
-    call.parallel_for(row_blocks_ * weight_blocks_, grain_of(kWeightRows * x_.pairs * kPair),
+    // A product of kWeightRows rows of x takes about as long as reading its weights.
+    const int64_t bytes = block_ * x_.pairs * kPair;
+    const int64_t work = bytes + bytes / kWeightRows * std::min(x_.columns, kMostRows);
+    call.parallel_for(row_blocks_ * weight_blocks_, grain_of(work),
                       [&](int64_t begin, int64_t end) {
                         if (products_.begin != nullptr) products_.begin();
-                        multiply(begin, end);
+                        for (int64_t i = begin; i < end; ++i)
+                          multiply(i % weight_blocks_ * block_, i / weight_blocks_ * kMostRows);
                         if (products_.end != nullptr) products_.end();
                       });
   }
 
  private:
-  static constexpr int64_t kDepth = 128;     // pairs of a row per multiplication
-  static constexpr int64_t kMostRows = 128;  // rows of x per multiplication
-  static constexpr int64_t kTogether = 4;    // blocks of weights whose sums are kept
-  static constexpr int64_t kManyRows = 64;   // weights are copied for more rows of x
+  static constexpr int64_t kDepth = 128;                       // pairs of a row per multiplication
+  static constexpr int64_t kMostRows = 256, kMostBlock = 128;  // rows of x and weights in a block
+  static constexpr int64_t kNearBytes = 1 << 19;               // of x that a core's cache keeps
+
+  // Returns the rows of weights in a block. If there are more blocks than threads, all threads get
+  // about as many rows.
+  static int64_t block_of(int64_t rows, int64_t threads) {
+    const int64_t most = threads * kMostBlock;
+    const int64_t blocks = threads * std::max<int64_t>((rows + most - 1) / most, 1);
+    return std::max(round_up((rows + blocks - 1) / blocks, kSquare), kSquare);
+  }
 
   // Transposes 16 rows of x from `row` on, and kDepth pairs of each from `pair` on.
   void turn_rows(int64_t row, int64_t pair) const {
@@ -124,75 +144,77 @@ class LinearPairs {
     }
   }
 
-  // Returns `count` pairs of a block of weights, in place if the block is whole and `copy` is
-  // false, otherwise copied to `to` and filled with zeros.
-  PairMatrix weights_at(int64_t block, int64_t pair, int64_t count, bool copy, char* to) const {
-    const int64_t first = block * kWeightRows, rows = std::min(linear_.n - first, kWeightRows);
+  // Returns `count` pairs of rows of weights, in place if all of them exist, otherwise copied to
+  // `to` and filled with zeros.
+  PairMatrix weights_at(int64_t first, int64_t rows, int64_t pair, int64_t count, char* to) const {
     const int64_t bytes = std::clamp<int64_t>(linear_.k * 2 - pair * kPair, 0, count * kPair);
     const char* const from = weight_ + first * weight_row_ + pair * kPair;
-    if (!copy && rows == kWeightRows && bytes == count * kPair) return {from, weight_row_, kPair};
-    for (int64_t r = 0; r < kWeightRows; ++r) {
+    if (first + rows <= linear_.n && bytes == count * kPair) return {from, weight_row_, kPair};
+    for (int64_t r = 0; r < rows; ++r) {
       char* const row = to + r * kDepth * kPair;
-      const int64_t some = r < rows ? bytes : 0;
+      const int64_t some = first + r < linear_.n ? bytes : 0;
       if (some > 0) std::memcpy(row, from + r * weight_row_, static_cast<size_t>(some));
       std::memset(row + some, 0, static_cast<size_t>(count * kPair - some));
     }
     return {to, kDepth * kPair, kPair};
   }
 
-  // Returns the next block to multiply, or null at the ends of the weights.
-  PairMatrix weights_ahead(int64_t block, int64_t pair) const {
-    if ((block + 1) * kWeightRows > linear_.n || (pair + kDepth) * kPair > linear_.k * 2) return {};
-    return {weight_ + block * kWeightRows * weight_row_ + pair * kPair, weight_row_, kPair};
+  // Returns kWeightRows rows of weights that will be multiplied next, or null at the ends of the
+  // weights.
+  PairMatrix weights_ahead(int64_t first, int64_t pair) const {
+    if (first + kWeightRows > linear_.n || (pair + kDepth) * kPair > linear_.k * 2) return {};
+    return {weight_ + first * weight_row_ + pair * kPair, weight_row_, kPair};
   }
 
-  // Items are the blocks of weights for the first block of rows, then for the second, and so on.
-  void multiply(int64_t item, int64_t end) const {
-    alignas(64) float sums[kTogether * kWeightRows * kMostRows];
-    while (item < end) {
-      const int64_t first = item % weight_blocks_, column = item / weight_blocks_ * kMostRows;
-      const int64_t count = std::min({end - item, weight_blocks_ - first, kTogether});
-      const int64_t columns = std::min(x_.columns - column, kMostRows);
-      std::fill_n(sums, count * kWeightRows * columns, 0.0f);
+  // Computes the results of a block of weights and a block of x. If a cache keeps the rows of x,
+  // kWeightRows rows of weights at a time go through all of the depth. If not, all rows of the
+  // block take part in each step, so that x is read once.
+  void multiply(int64_t first, int64_t column) const {
+    alignas(64) float sums[kMostBlock * kMostRows];
+    const int64_t columns = std::min(x_.columns - column, kMostRows);
+    const int64_t last = first + std::min(round_up(linear_.n - first, kSquare), block_);
+    const bool near = columns * x_.pairs * kPair <= kNearBytes;
+    std::fill_n(sums, (last - first) * columns, 0.0f);
+    for (int64_t begin = first, end = last; begin < last; begin = end) {
+      if (near) end = std::min(begin + kWeightRows, last);
       for (int64_t pair = 0; pair < x_.pairs; pair += kDepth)
-        for (int64_t i = 0; i < count; ++i) {
-          PairMatrix next = weights_ahead(first + count, 0);
-          if (i + 1 < count)
-            next = weights_ahead(first + i + 1, pair);
-          else if (pair + kDepth < x_.pairs)
-            next = weights_ahead(first, pair + kDepth);
-          add_part(first + i, pair, column, columns, next, sums + i * kWeightRows * columns);
-        }
-      for (int64_t i = 0; i < count; ++i)
-        for (int64_t c = 0; c < columns; c += kSquare)
-          store(first + i, column + c, sums + i * kWeightRows * columns, c);
-      item += count;
+        for (int64_t c = 0; c < columns; c += x_.panel)
+          for (int64_t w = begin; w < end; w += kWeightRows) {
+            const bool last_rows = w + kWeightRows >= end, last_panel = c + x_.panel >= columns;
+            PairMatrix next{};
+            if (!last_rows && c == 0)
+              next = weights_ahead(w + kWeightRows, pair);
+            else if (last_rows && last_panel)
+              next = pair + kDepth < x_.pairs ? weights_ahead(begin, pair + kDepth)
+                                              : weights_ahead(end, 0);
+            const int64_t rows = std::min(end - w, kWeightRows);
+            add_part(w, rows, pair, column + c, next, sums + (w - first) * columns + c * rows);
+          }
     }
+    for (int64_t w = first; w < last; w += kWeightRows)
+      for (int64_t c = 0; c < columns; c += kSquare)
+        store(w, std::min(last - w, kWeightRows), column + c, sums + (w - first) * columns, c);
   }
 
-  // Adds products of kDepth pairs to the sums of a block of weights, one panel of x after another.
-  void add_part(int64_t block, int64_t pair, int64_t column, int64_t columns, PairMatrix next,
+  // Adds products of kDepth pairs to the sums of rows of weights and a panel of x.
+  void add_part(int64_t first, int64_t rows, int64_t pair, int64_t column, PairMatrix next,
                 float* sums) const {
     alignas(64) char copy[kWeightRows * kDepth * kPair];
     const int64_t count = std::min(kDepth, x_.pairs - pair);
-    const PairMatrix weights = weights_at(block, pair, count, columns > kManyRows, copy);
-    const int64_t panels = (columns + x_.panel - 1) / x_.panel;
-    const int64_t next_rows = next.data != nullptr ? (kWeightRows + panels - 1) / panels : 0;
-    for (int64_t c = 0; c < columns; c += x_.panel) {
-      const auto width = static_cast<size_t>(x_.width(column + c));
-      products_.add({weights, kWeightRows, static_cast<size_t>(count), x_.at(column + c, pair),
-                     sums + c * kWeightRows, width, width, next, static_cast<size_t>(next_rows)});
-      next.data += next_rows * next.row;
-    }
+    const auto width = static_cast<size_t>(x_.width(column));
+    products_.add({weights_at(first, rows, pair, count, copy), static_cast<size_t>(rows),
+                   static_cast<size_t>(count), x_.at(column, pair), sums, width, width, next,
+                   next.data != nullptr ? static_cast<size_t>(kWeightRows) : 0});
   }
 
-  // Stores the results of 16 rows of x from `row` on. Their sums begin at column `c`.
-  void store(int64_t block, int64_t row, const float* sums, int64_t c) const {
-    const int64_t first = block * kWeightRows, count = std::min(linear_.n - first, kWeightRows);
+  // Stores the results of 16 rows of x from `row` on for rows of weights. Their sums begin at
+  // column `c`.
+  void store(int64_t first, int64_t rows, int64_t row, const float* sums, int64_t c) const {
+    const int64_t count = std::min(linear_.n - first, rows);
     const int64_t panel = c / x_.panel * x_.panel, width = x_.width(row) * kPair;
-    const char* const from = reinterpret_cast<const char*>(sums + panel * kWeightRows + c - panel);
+    const char* const from = reinterpret_cast<const char*>(sums + panel * rows + c - panel);
     alignas(64) float turned[kSquare * kWeightRows], bias[kWeightRows] = {};
-    for (int64_t n = 0; n < kWeightRows; n += kSquare)
+    for (int64_t n = 0; n < rows; n += kSquare)
       products_.turn(from + n * width, width, reinterpret_cast<char*>(turned + n), kWeightRows * 4);
     for (int64_t i = 0; i < count && linear_.bias; ++i)
       bias[i] = widen(read<BF16>(linear_.bias.data<char>() + (first + i) * 2));
@@ -207,7 +229,7 @@ class LinearPairs {
   const char* const weight_;
   const int64_t weight_row_;  // in bytes
   const TurnedRows x_;
-  const int64_t parts_, weight_blocks_, row_blocks_;
+  const int64_t parts_, row_blocks_, block_, weight_blocks_;
 };
 
 }  // namespace

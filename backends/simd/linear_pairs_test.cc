@@ -100,6 +100,9 @@ TEST(PairLinear, AgreesWithTheDefinition) {
       compare(*p, {rows, 33, 40});
     for (const int64_t n : {1, 31, 32, 64, 95, 129, 160}) compare(*p, {18, n, 70});
     compare(*p, {130, 160, 520});
+    // More than one block of rows and of weights, and rows of x that no cache of a core keeps.
+    compare(*p, {260, 300, 70});
+    compare(*p, {200, 150, 1800});
   }
 }
 
@@ -151,6 +154,25 @@ TEST(PairLinear, GivesTheSameBitsInPiecesAndForAnyNumberOfRows) {
       run(*p, result, one, w);
       EXPECT_EQ(result.values(),
                 std::vector<double>(all.begin() + row * kN, all.begin() + (row + 1) * kN));
+    }
+  }
+}
+
+// The more threads there are, the smaller are the blocks.
+TEST(PairLinear, GivesTheSameBitsForAnyNumberOfThreads) {
+  constexpr int64_t kN = 330, kK = 300, kRows = 270;
+  static int32_t threads;
+  yard_host_t host = *testing::splitting_host();
+  host.concurrency = [](void*) { return threads; };
+  for (const PairProducts* const p : products()) {
+    TestTensor x(YARD_BF16, {kRows, kK}), w(YARD_BF16, {kN, kK}), one(YARD_BF16, {kRows, kN}),
+        many(YARD_BF16, {kRows, kN});
+    fill(x, Contents::kNormal, 1), fill(w, Contents::kNormal, 2);
+    run(*p, one, x, w);
+    for (const int32_t n : {2, 3, 7, 16, 100}) {
+      threads = n;
+      run(*p, many, x, w, nullptr, &host);
+      EXPECT_TRUE(one.bytes() == many.bytes()) << p->name << ", " << n << " threads";
     }
   }
 }

@@ -22,7 +22,8 @@ struct PairSums {
   const uint32_t* b;
   float* to;
   size_t stride, columns;  // multiples of kPairColumns
-  // The next `next_rows` rows of `count` pairs that will be multiplied. They may be prefetched.
+  // The next `next_rows` rows of `count` pairs that will be multiplied. Up to `rows` of them may be
+  // prefetched.
   PairMatrix next{};
   size_t next_rows = 0;
 };
