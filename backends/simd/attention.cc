@@ -5,7 +5,7 @@
 // Lanes are queries. Scores are then products of single elements of keys with vectors of queries,
 // results are products of single elements of values with vectors of weights, and the softmax does
 // not sum across lanes. Queries and results are transposed once per block. Keys and values are read
-// in place.
+// in place, but if many queries read the keys, products of pairs use copies of both.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "attention.cc"
 #include <hwy/foreach_target.h>  // before highway.h
@@ -26,7 +26,9 @@ namespace yard::simd {
 namespace HWY_NAMESPACE {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
-constexpr int64_t kKeys = 32;  // keys in a block
+constexpr int64_t kKeys = 32;  // keys in a block, if they are not packed
+constexpr int64_t kMostKeys = HWY_MAX(kKeys, PackedHeads::kKeys);
+constexpr int64_t kSquare = 16;  // rows and columns that PairProducts::turn() transposes
 // Queries in a block, and the most queries if a pair of vectors is wider than a block.
 constexpr size_t kQueries = 64;
 constexpr size_t kMostQueries = HWY_MAX(kQueries, 2 * hn::MaxLanes(DF()));
@@ -37,15 +39,15 @@ struct AttentionBlock {
     HWY_ALIGN float query[kMostDim * kMostQueries];
     HWY_ALIGN uint32_t query_pairs[kMostDim / 2 * kMostQueries];
   };
-  HWY_ALIGN float result[kMostDim * kMostQueries];  // not yet divided by `sum`
-  HWY_ALIGN float scores[kKeys * kMostQueries];     // later weights
+  HWY_ALIGN float result[kMostDim * kMostQueries];   // not yet divided by `sum`
+  HWY_ALIGN float scores[kMostKeys * kMostQueries];  // later weights
   HWY_ALIGN float top[kMostQueries], sum[kMostQueries];
   // `tile` holds keys or values as f32. `value_pairs` holds pairs of values of two keys.
   union {
     HWY_ALIGN float tile[kKeys * kMostDim];
     HWY_ALIGN uint32_t value_pairs[kKeys / 2 * kMostDim];
   };
-  HWY_ALIGN uint32_t weight_pairs[kKeys / 2 * kMostQueries];
+  HWY_ALIGN uint32_t weight_pairs[kMostKeys / 2 * kMostQueries];
   size_t stride;   // distance of rows; a row has one column per query
   size_t columns;  // columns in use: a multiple of a pair of vectors
   int64_t queries;
@@ -214,31 +216,41 @@ HWY_INLINE bool all_finite(const Matrix& values, size_t count, size_t dim) {
   }
   return sum_of(seen) + rest == 0.0f;
 }
-HWY_INLINE void add_weighted(const Matrix& values, size_t count, size_t dim,
-                             AttentionBlock& block) {
-  for (size_t j = 0; j < count; ++j)
-    for (size_t i = 0; i < dim; ++i)
+template <class T>
+HWY_NOINLINE void add_weighted(const Attention& job, int64_t batch, int64_t head, int64_t first,
+                               size_t count, size_t dim, AttentionBlock& block) {
+  for (size_t j = 0; j < count; ++j) {
+    const char* const value = address<T>(job.value, batch, first + static_cast<int64_t>(j), head);
+    for (size_t i = 0; i < dim; ++i) {
+      const float v = widen(read<T>(value + i * sizeof(T)));
       for (size_t q = 0; q < block.columns; ++q) {
         const float w = block.scores[j * block.stride + q];
-        if (w != 0) block.result[i * block.stride + q] += w * values.at(j, i);
+        if (w != 0) block.result[i * block.stride + q] += w * v;
       }
+    }
+  }
 }
 
-// Pairs the weights and values of two keys each. Returns false if a value is not finite.
-HWY_INLINE bool make_pairs(const char* values, int64_t step, size_t count, size_t dim,
-                           AttentionBlock& block) {
+// Pairs the weights of two keys each, and adds zeros for `pairs` pairs in all.
+HWY_INLINE void pair_weights(size_t count, size_t pairs, AttentionBlock& block) {
   const DU du;
   const size_t stride = block.stride, columns = block.columns;
-  for (size_t j = 0; j < count; j += 2)
+  for (size_t j = 0; j < 2 * pairs; j += 2)
     for (size_t c = 0; c < columns; c += hn::Lanes(du)) {
       const float* const w = block.scores + j * stride + c;
-      const VU first = hn::ShiftRight<16>(hn::BitCast(du, load(DF(), w)));
+      const VU first =
+          j < count ? hn::ShiftRight<16>(hn::BitCast(du, load(DF(), w))) : hn::Zero(du);
       const VU second = j + 1 < count ? hn::BitCast(du, load(DF(), w + stride)) : hn::Zero(du);
       store(hn::Or(first, second), du, block.weight_pairs + j / 2 * stride + c);
     }
+}
+
+// Pairs the values of two keys each, in rows of kMostDim. Returns false if a value is not finite.
+HWY_INLINE bool pair_values(const char* values, int64_t step, size_t count, size_t dim,
+                            uint32_t* pairs) {
   uint32_t largest = 0;
   for (size_t j = 0; j < count; j += 2, values += 2 * step) {
-    uint32_t* const to = block.value_pairs + j / 2 * kMostDim;
+    uint32_t* const to = pairs + j / 2 * kMostDim;
     size_t i = 0;
 #if HWY_TARGET != HWY_SCALAR
     const D16 d;
@@ -262,6 +274,33 @@ HWY_INLINE bool make_pairs(const char* values, int64_t step, size_t count, size_
   return largest < 0x7f80u;
 }
 
+// Copies the keys and values of blocks [begin, end) of job.packed.
+void pack_heads(const Attention& job, int64_t begin, int64_t end) {
+  constexpr auto kPairs = static_cast<size_t>(PackedHeads::kKeys / 2);
+  const PackedHeads& to = job.packed;
+  const int64_t row = to.dim * 2, pair_row = kPairs * sizeof(uint32_t);
+  HWY_ALIGN uint32_t pairs[kPairs * kMostDim];
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t first = i % to.blocks * to.kKeys, head = i / to.blocks % to.heads;
+    const int64_t batch = i / to.blocks / to.heads;
+    const int64_t count = HWY_MIN(to.kKeys, job.key.size(1) - first);
+    const auto from = [&](Tensor t) {
+      return t.data<char>() + (batch * t.stride(0) + first * t.stride(1) + head * t.stride(2)) * 2;
+    };
+    const char* key = from(job.key);
+    for (int64_t j = 0; j < count; ++j, key += job.key.stride(1) * 2)
+      std::memcpy(to.keys(i) + j * row, key, static_cast<size_t>(row));
+    std::memset(to.keys(i) + count * row, 0, static_cast<size_t>((to.kKeys - count) * row));
+    if (count < to.kKeys || to.dim < to.value_rows()) std::fill_n(pairs, kPairs * kMostDim, 0u);
+    to.finite(i) = pair_values(from(job.value), job.value.stride(1) * 2, static_cast<size_t>(count),
+                               static_cast<size_t>(to.dim), pairs);
+    for (int64_t d = 0; d < to.value_rows(); d += kSquare)
+      for (int64_t p = 0; p < pair_row / 4; p += kSquare)
+        job.pairs->turn(reinterpret_cast<const char*>(pairs + p * kMostDim + d), kMostDim * 4,
+                        to.values(i) + d * pair_row + p * 4, pair_row);
+  }
+}
+
 int64_t attention_blocks(const Attention& job) {
   const auto each = static_cast<int64_t>(HWY_MAX(kQueries, pair_lanes()));
   return (job.query.size(1) + each - 1) / each;
@@ -277,7 +316,16 @@ struct AttentionRows {
     else
       std::fill_n(block.query, dim * block.stride, 0.0f);
     std::fill_n(block.result, dim * block.stride, 0.0f);
-    for (int64_t q = 0; q < block.queries; ++q) {
+    int64_t q = 0;
+    if constexpr (kPairs)
+      for (; q + kSquare <= block.queries && dim % (2 * kSquare) == 0; q += kSquare) {
+        const char* const from = address<T>(job.query, batch, query + q, head);
+        for (size_t i = 0; i < dim / 2; i += kSquare)
+          job.pairs->turn(from + i * sizeof(uint32_t), job.query.stride(1) * 2,
+                          reinterpret_cast<char*>(block.query_pairs + i * block.stride + q),
+                          static_cast<int64_t>(block.stride * sizeof(uint32_t)));
+      }
+    for (; q < block.queries; ++q) {
       const char* const from = address<T>(job.query, batch, query + q, head);
       if constexpr (kPairs)
         for (size_t i = 0; i < dim / 2; ++i)
@@ -330,10 +378,20 @@ struct AttentionRows {
                                int64_t count, AttentionBlock& block) {
     const auto dim = static_cast<size_t>(job.query.size(3)), keys = static_cast<size_t>(count);
     if constexpr (kPairs) {
-      const PairMatrix k{address<T>(job.key, batch, first, head), job.key.stride(1) * 2, 4};
-      job.pairs->multiply(
-          {k, keys, dim / 2, block.query_pairs, block.scores, block.stride, block.columns},
-          job.scale);
+      PairSums sums{{address<T>(job.key, batch, first, head), job.key.stride(1) * 2, 4},
+                    keys,
+                    dim / 2,
+                    block.query_pairs,
+                    block.scores,
+                    block.stride,
+                    block.columns};
+      if (job.packed.data != nullptr) {
+        const int64_t packed = job.packed.block_of(batch, head, first);
+        sums.a = {job.packed.keys(packed), job.packed.dim * 2, 4};
+        // Whole squares are faster, and blocks are filled with zeros.
+        sums.rows = (keys + kSquare - 1) / kSquare * kSquare;
+      }
+      job.pairs->multiply(sums, job.scale);
     } else {
       const Matrix k = rows_of<T>(job.key, batch, head, first, count, block);
       multiply<false>(k, keys, dim, block.query, block.scores, block);
@@ -345,18 +403,35 @@ struct AttentionRows {
                                     int64_t first, int64_t count, AttentionBlock& block) {
     const auto dim = static_cast<size_t>(job.query.size(3)), keys = static_cast<size_t>(count);
     if constexpr (kPairs) {
-      const char* const from = address<T>(job.value, batch, first, head);
-      if (make_pairs(from, job.value.stride(1) * 2, keys, dim, block)) {
+      const size_t pairs = (keys + 1) / 2;
+      if (job.packed.data != nullptr) {
+        constexpr int64_t kRow = PackedHeads::kKeys * 2;
+        const int64_t packed = job.packed.block_of(batch, head, first);
+        const size_t whole = (pairs + kSquare - 1) / kSquare * kSquare;
+        pair_weights(keys, whole, block);
+        if (job.packed.finite(packed) != 0)
+          return job.pairs->add({{job.packed.values(packed), kRow, 4},
+                                 dim,
+                                 whole,
+                                 block.weight_pairs,
+                                 block.result,
+                                 block.stride,
+                                 block.columns});
+      } else if (pair_values(address<T>(job.value, batch, first, head), job.value.stride(1) * 2,
+                             keys, dim, block.value_pairs)) {
+        pair_weights(keys, pairs, block);
         const PairMatrix v{reinterpret_cast<const char*>(block.value_pairs), 4, kMostDim * 4};
-        return job.pairs->add({v, dim, (keys + 1) / 2, block.weight_pairs, block.result,
-                               block.stride, block.columns});
+        return job.pairs->add(
+            {v, dim, pairs, block.weight_pairs, block.result, block.stride, block.columns});
       }
+      return add_weighted<T>(job, batch, head, first, keys, dim, block);
+    } else {
+      const Matrix v = rows_of<T>(job.value, batch, head, first, count, block);
+      if (all_finite(v, keys, dim))
+        multiply<true>({v.data, v.column, v.row}, dim, keys, block.scores, block.result, block);
+      else
+        add_weighted<T>(job, batch, head, first, keys, dim, block);
     }
-    const Matrix v = rows_of<T>(job.value, batch, head, first, count, block);
-    if (!kPairs && all_finite(v, keys, dim))
-      multiply<true>({v.data, v.column, v.row}, dim, keys, block.scores, block.result, block);
-    else
-      add_weighted(v, keys, dim, block);
   }
 
   template <class T, bool kPairs>
@@ -373,8 +448,10 @@ struct AttentionRows {
     // The ranges of keys grow with the query.
     const Attention::Range low = job.visible(batch, query);
     const Attention::Range high = job.visible(batch, query + block.queries - 1);
-    for (int64_t first = low.first; first < high.last; first += kKeys) {
-      const int64_t count = HWY_MIN(kKeys, high.last - first);
+    const int64_t most = job.packed.data != nullptr ? PackedHeads::kKeys : kKeys;
+    const int64_t begin = job.packed.data != nullptr ? low.first / most * most : low.first;
+    for (int64_t first = begin; first < high.last; first += most) {
+      const int64_t count = HWY_MIN(most, high.last - first);
       const auto keys = static_cast<size_t>(count);
       score<T, kPairs>(job, batch, key_head, first, count, block);
       if (job.mask || first < high.first || first + count > low.last)
@@ -418,9 +495,17 @@ namespace {
 
 HWY_EXPORT(attention_blocks);
 HWY_EXPORT(attention_rows);
+HWY_EXPORT(pack_heads);
 
-int32_t run_attention(Call call, const Attention& job) {
+int32_t run_attention(Call call, Attention job) {
   if (job.out.numel() == 0) return YARD_OK;
+  if (job.packed.count > 0) {
+    job.packed.data = call.workspace<char>().data();
+    call.parallel_for(job.packed.count, grain_of(2 * job.packed.block_bytes()),
+                      [&](int64_t begin, int64_t end) {
+                        HWY_DYNAMIC_DISPATCH(pack_heads)(job, begin, end);
+                      });
+  }
   const int64_t blocks = HWY_DYNAMIC_DISPATCH(attention_blocks)(job);
   const int64_t pieces = job.query.size(0) * job.query.size(2) * blocks;
   // The arithmetic of a block, expressed as bytes moved.
@@ -436,7 +521,7 @@ int32_t run_attention(Call call, const Attention& job) {
 template <bool kPairs>
 Attention job_of(Tensor out, Tensor query, Tensor key, Tensor value, Tensor mask, double scale) {
   Attention job{out, query, key, value, mask, scale_of(scale, query.size(3)), query.dtype()};
-  if (kPairs) job.pairs = pair_products();
+  if (kPairs) job.pairs = pair_products(), job.packed = PackedHeads(query, key);
   return job;
 }
 
@@ -478,6 +563,18 @@ int32_t attention_cross(Call call, Tensor out, Tensor query, Tensor key, Tensor 
   Attention job = job_of<kPairs>(out, query, key, value, mask, scale);
   job.lengths = lengths;
   return run_attention(call, job);
+}
+
+int64_t attention_workspace(Tensor, Tensor query, Tensor key, Tensor, Tensor, double) {
+  return PackedHeads(query, key).bytes();
+}
+int64_t attention_window_workspace(Tensor, Tensor query, Tensor key, Tensor, Tensor, Tensor,
+                                   int64_t, double) {
+  return PackedHeads(query, key).bytes();
+}
+int64_t attention_cross_workspace(Tensor, Tensor query, Tensor key, Tensor, Tensor, Tensor,
+                                  double) {
+  return PackedHeads(query, key).bytes();
 }
 
 #define YARD_BOTH(function)                           \

@@ -37,6 +37,39 @@ inline int32_t check_lengths(Call call, const char* op, Tensor lengths, int64_t 
   return YARD_OK;
 }
 
+// Copies of keys and values in bf16 for products of pairs, in blocks of kKeys keys of one head. A
+// block holds rows of keys, then the transposed values in pairs of keys. Rows of a head can lie so
+// far apart in a tensor that each one needs a page, and their lines share few sets of a cache.
+struct PackedHeads {
+  static constexpr int64_t kKeys = 64;
+  int64_t heads = 0, dim = 0, blocks = 0, count = 0;  // of keys; blocks of a head, and of all heads
+  char* data = nullptr;
+
+  PackedHeads() = default;
+  // Has no blocks if so few queries read the keys that copies would not pay off.
+  PackedHeads(Tensor query, Tensor key) noexcept : heads(key.size(2)), dim(key.size(3)) {
+    constexpr int64_t kQueries = 64;
+    const int64_t rows = heads > 0 ? query.size(1) * (query.size(2) / heads) : 0;
+    if (rows <= kQueries) return;
+    blocks = (key.size(1) + kKeys - 1) / kKeys;
+    count = key.size(0) * heads * blocks;
+  }
+  int64_t value_rows() const noexcept { return (dim + 15) / 16 * 16; }
+  int64_t block_bytes() const noexcept { return kKeys * 2 * (dim + value_rows()); }
+  int64_t bytes() const noexcept {
+    return count * (block_bytes() + static_cast<int64_t>(sizeof(uint32_t)));
+  }
+  char* keys(int64_t block) const noexcept { return data + block * block_bytes(); }
+  char* values(int64_t block) const noexcept { return keys(block) + kKeys * 2 * dim; }
+  // Whether all values of a block are finite. If not, values of weight 0 must be left out.
+  uint32_t& finite(int64_t block) const noexcept {
+    return reinterpret_cast<uint32_t*>(data + count * block_bytes())[block];
+  }
+  int64_t block_of(int64_t batch, int64_t head, int64_t key) const noexcept {
+    return (batch * heads + head) * blocks + key / kKeys;
+  }
+};
+
 struct Attention {
   Tensor out, query, key, value, mask;
   float scale;
@@ -45,6 +78,7 @@ struct Attention {
   bool causal = false;
   int64_t window = 0;                   // 0 means no window
   const PairProducts* pairs = nullptr;  // set if bf16 is multiplied in pairs
+  PackedHeads packed{};                 // has data if pairs come from copies
 
   struct Range {
     int64_t first, last;

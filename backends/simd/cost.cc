@@ -133,7 +133,8 @@ MatmulTimes measure_matmul_times() {
 constexpr double kMeasuredDim = 128;
 template <bool kPairs>
 double measure_score() {
-  constexpr int64_t kQueries = 64, kKeys = 256, kDim = 128, kRow = 8 * kDim;
+  // Pairs copy keys that many queries read.
+  constexpr int64_t kQueries = kPairs ? 256 : 64, kKeys = 256, kDim = 128, kRow = 8 * kDim;
   // Read as bf16, the first half of this memory alternates between 0.5 and 0.
   std::vector<float> q(kQueries * kRow, 0.5f), kv(kKeys * kRow, 0.5f), o(kQueries * kRow);
   const int64_t query_shape[] = {1, kQueries, 1, kDim}, key_shape[] = {1, kKeys, 1, kDim};
@@ -142,8 +143,12 @@ double measure_score() {
                 out = tensor_of(o, query_shape, 4);
   query.strides = key.strides = out.strides = strides;
   if (kPairs) query.dtype = key.dtype = out.dtype = {4, 16, 1};
+  const int64_t bytes = attention_workspace(Tensor(&out), Tensor(&query), Tensor(&key),
+                                            Tensor(&key), Tensor(nullptr), 0);
+  std::vector<char> workspace(static_cast<size_t>(bytes));
   yard_call_t call{};
   call.size = sizeof call;
+  call.workspace = workspace.data(), call.workspace_size = workspace.size();
   return plugin::best_ns([&] {
            attention_full<kPairs>(Call(&call), Tensor(&out), Tensor(&query), Tensor(&key),
                                   Tensor(&key), Tensor(nullptr), 0);

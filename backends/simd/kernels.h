@@ -46,6 +46,7 @@ int64_t linear_pairs_workspace(Tensor out, Tensor x, Tensor weight, Tensor scale
 int32_t linear_packed(Call call, Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
 int64_t linear_packed_workspace(Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
 // If kPairs, takes bf16 with heads of even lengths, and uses pairs.h on machines that support it.
+// Only these kernels need the workspaces.
 template <bool kPairs = false>
 int32_t attention_full(Call call, Tensor out, Tensor query, Tensor key, Tensor value, Tensor mask,
                        double scale);
@@ -58,6 +59,12 @@ int32_t attention_sliding_window(Call call, Tensor out, Tensor query, Tensor key
 template <bool kPairs = false>
 int32_t attention_cross(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
                         Tensor lengths, Tensor mask, double scale);
+int64_t attention_workspace(Tensor out, Tensor query, Tensor key, Tensor value, Tensor mask,
+                            double scale);
+int64_t attention_window_workspace(Tensor out, Tensor query, Tensor key, Tensor value, Tensor mask,
+                                   Tensor sinks, int64_t window, double scale);
+int64_t attention_cross_workspace(Tensor out, Tensor query, Tensor key, Tensor value,
+                                  Tensor lengths, Tensor mask, double scale);
 int32_t attention_decode(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
                          Tensor lengths, Tensor mask, double scale);
 int32_t attention_paged_decode(Call call, Tensor out, Tensor query, Tensor key, Tensor value,

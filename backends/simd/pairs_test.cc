@@ -93,6 +93,32 @@ TEST(AttentionPairs, AgreeWithTheDefinition) {
       }
 }
 
+// Keys that many queries read are copied in blocks of 64.
+TEST(AttentionPairs, AgreeWithTheDefinitionForManyQueries) {
+  for (const Sizes s : {Sizes{1, 130, 130, 2, 1, 64}, Sizes{2, 65, 200, 2, 2, 10},
+                        Sizes{1, 70, 129, 1, 1, 256}, Sizes{1, 33, 97, 4, 2, 34}})
+    for (const bool padded : {false, true})
+      for (const int64_t window : {1, 50, 95}) {
+        Sequences call(YARD_BF16, s, padded);
+        TestTensor lengths(YARD_I32, {s.batch});
+        lengths.set(std::vector<double>(static_cast<size_t>(s.batch), static_cast<double>(window)));
+        call.window = window, call.pairs = true, call.lengths = &lengths;
+        for (const Kind kind : kKinds) call.check(kind);
+      }
+}
+
+TEST(AttentionPairs, CopyOnlyKeysThatManyQueriesRead) {
+  const auto bytes = [](const Sizes& s) {
+    const Sequences call(YARD_BF16, s);
+    const Tensor none(nullptr);
+    return attention_workspace(Tensor(call.out.c()), Tensor(call.query.c()), Tensor(call.key.c()),
+                               Tensor(call.value.c()), none, 0);
+  };
+  EXPECT_EQ(bytes({1, 64, 500, 2, 2, 32}), 0);
+  EXPECT_GE(bytes({1, 65, 500, 2, 2, 32}), 2 * 500 * 2 * 32 * 2);
+  EXPECT_GT(bytes({1, 40, 500, 2, 1, 32}), 0);
+}
+
 TEST(AttentionPairs, TakeMasksSinksLengthsAndScales) {
   const Sizes s{2, 40, 45, 4, 2, 12};
   Sequences call(YARD_BF16, s, true);
@@ -107,7 +133,7 @@ TEST(AttentionPairs, TakeMasksSinksLengthsAndScales) {
 TEST(AttentionPairs, KeepSpecialValuesWhereTheyAreSeen) {
   for (const int64_t dim : {10, 64})
     for (const double special : {std::nan(""), HUGE_VAL}) {
-      Sequences call(YARD_BF16, {1, 40, 40, 1, 1, dim});
+      Sequences call(YARD_BF16, {1, dim == 10 ? 40 : 80, dim == 10 ? 40 : 80, 1, 1, dim});
       call.pairs = true;
       std::vector<double> values = call.value.values(), keys = call.key.values();
       values[static_cast<size_t>(20 * dim + dim - 1)] = special;

@@ -263,17 +263,23 @@ void add_products(plugin::Plugin& p) {
             .cost(cost<kSampleWork>, kRowReads));
 }
 
-// Adds the kernels of attention over whole sequences. `with` adds their common properties.
+// Adds the kernels of attention over whole sequences. `with` adds their common properties. Only
+// products of pairs need workspaces.
 template <bool kPairs, class With>
 void add_sequences(plugin::Plugin& p, const With& with, const char* id) {
-  const auto add = [&](plugin::Kernel k, auto* cost) {
+  const auto add = [&]<auto kWorkspace>(plugin::Kernel k, auto* cost) {
+    if constexpr (kPairs) k.template workspace<kWorkspace>();
     p.add(with(k).cost(cost, kAttentionReads));
   };
-  add(kernel<attention_full<kPairs>>("attention.full", id), attention_cost<kPairs>);
-  add(kernel<attention_causal<kPairs>>("attention.causal", id), causal_cost<kPairs>);
-  add(kernel<attention_sliding_window<kPairs>>("attention.sliding_window", id),
+  add.template operator()<attention_workspace>(kernel<attention_full<kPairs>>("attention.full", id),
+                                               attention_cost<kPairs>);
+  add.template operator()<attention_workspace>(
+      kernel<attention_causal<kPairs>>("attention.causal", id), causal_cost<kPairs>);
+  add.template operator()<attention_window_workspace>(
+      kernel<attention_sliding_window<kPairs>>("attention.sliding_window", id),
       causal_cost<kPairs>);
-  add(kernel<attention_cross<kPairs>>("attention.cross", id), attention_cost<kPairs>);
+  add.template operator()<attention_cross_workspace>(
+      kernel<attention_cross<kPairs>>("attention.cross", id), attention_cost<kPairs>);
 }
 
 void add_attention(plugin::Plugin& p) {

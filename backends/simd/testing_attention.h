@@ -79,6 +79,9 @@ struct Sequences {
     c.size = sizeof c, c.host = host;
     const auto tensor = [](const TestTensor* t) { return Tensor(t != nullptr ? t->c() : nullptr); };
     const Tensor o(out.c()), q(query.c()), k(key.c()), v(value.c()), m = tensor(mask);
+    const int64_t bytes = attention_workspace(o, q, k, v, m, scale);
+    std::vector<char> workspace(kPairs ? static_cast<size_t>(bytes) : 0, '\xff');  // NaN
+    c.workspace = workspace.data(), c.workspace_size = workspace.size();
     switch (kind) {
       case Kind::kFull: return attention_full<kPairs>(Call(&c), o, q, k, v, m, scale);
       case Kind::kCausal: return attention_causal<kPairs>(Call(&c), o, q, k, v, m, scale);
