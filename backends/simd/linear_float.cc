@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `linear` over weights of f32, f16 and bf16, for few rows: each weight row serves four rows.
+// `linear` over weights of f32, f16 and bf16, for few rows: each weight row serves four rows, or
+// several weight rows at once serve a single row.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "linear_float.cc"
 #include <hwy/foreach_target.h>  // before highway.h
@@ -33,7 +34,12 @@ struct LinearRows {
       for (int64_t r = 0; r < job.rows;) {
         const int64_t rows = job.rows - r >= kGroupRows ? kGroupRows : 1;
         const float* const x = job.x + static_cast<size_t>(r) * width;
-        for (int64_t i = n; i < last; ++i) {
+        int64_t i = n;
+        constexpr auto kTogether = static_cast<int64_t>(kRowsOfWeights);
+        for (; rows == 1 && i + kTogether <= last; i += kTogether)
+          products_of_rows<W>(job.weight + i * job.weight_stride, job.weight_stride, x, k,
+                              values + (i - n) * kGroupRows, kGroupRows);
+        for (; i < last; ++i) {
           const W* const w = reinterpret_cast<const W*>(job.weight + i * job.weight_stride);
           float* const to = values + (i - n) * kGroupRows;
           if (rows == kGroupRows)
@@ -41,7 +47,7 @@ struct LinearRows {
           else
             *to = product(w, x, k);
         }
-        for (int64_t i = 0; i < rows; ++i, ++r, row.next())
+        for (i = 0; i < rows; ++i, ++r, row.next())
           job.linear.store(row.template at<char>(0), n, last, values + i, kGroupRows);
       }
     }
