@@ -156,10 +156,13 @@ double measure_score() {
          (kQueries * kKeys);
 }
 
+// A virtual machine sees the whole cache of the real one, but has only some of its cores, so at
+// most kEach bytes per core are counted. On two cores with a cache of 480 MB, calls of 12 MB were
+// as fast with either kind of store, and calls of 24 MB and more were faster past the caches.
 int64_t last_cache() {
-  constexpr int64_t kUnknown = int64_t{32} << 20;
-  const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
-  return bytes > 0 ? bytes : kUnknown;
+  constexpr int64_t kUnknown = int64_t{32} << 20, kEach = int64_t{4} << 20;
+  const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE), cores = sysconf(_SC_NPROCESSORS_ONLN);
+  return std::min<int64_t>(bytes > 0 ? bytes : kUnknown, kEach * std::max(cores, 1l));
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ inline int64_t grain_of(int64_t bytes_per_row) noexcept {
 
 // Calls that move more bytes than this write their outputs past the caches, which would evict them
 // before they are read. A store into an uncached line would read the line first. The value is the
-// size of the last cache; tests set it.
+// part of the last cache that this machine's cores can count on; tests set it.
 int64_t& cached_bytes() noexcept;
 
 // Whether stores to `out` bypass the caches. `others` are the other large tensors of the call.
