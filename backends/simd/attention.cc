@@ -274,7 +274,7 @@ HWY_INLINE bool pair_values(const char* values, int64_t step, size_t count, size
   return largest < 0x7f80u;
 }
 
-// Copies the keys and values of blocks [begin, end) of job.packed.
+// Copies the keys and values of blocks [begin, end) of job.packed that some query can see.
 void pack_heads(const Attention& job, int64_t begin, int64_t end) {
   constexpr auto kPairs = static_cast<size_t>(PackedHeads::kKeys / 2);
   const PackedHeads& to = job.packed;
@@ -283,6 +283,7 @@ void pack_heads(const Attention& job, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
     const int64_t first = i % to.blocks * to.kKeys, head = i / to.blocks % to.heads;
     const int64_t batch = i / to.blocks / to.heads;
+    if (first >= job.visible(batch, job.query.size(1) - 1).last) continue;
     const int64_t count = HWY_MIN(to.kKeys, job.key.size(1) - first);
     const auto from = [&](Tensor t) {
       return t.data<char>() + (batch * t.stride(0) + first * t.stride(1) + head * t.stride(2)) * 2;
