@@ -286,7 +286,7 @@ TEST(FloatLinear, AgreesWithTheDefinition) {
   for (const uint32_t dtype : kFloats)
     for (const uint32_t weight : kFloats) {
       for (const int64_t k : {0, 1, 7, 8, 9, 16, 31, 64, 100, 257})
-        compare_float(dtype, weight, {2, 3, k}, k % 2 == 0);
+        compare_float(dtype, weight, {2, 7, k}, k % 2 == 0);
       for (const int64_t rows : {0, 1, 4, 5, 8, 11})
         compare_float(dtype, weight, {rows, 19, 40}, true);
       compare_float(dtype, weight, {3, 0, 8}, true);
@@ -302,6 +302,24 @@ TEST(FloatLinear, KeepsNanInItsRow) {
   ASSERT_EQ(run_linear(out, x, w.c()), YARD_OK);
   EXPECT_FALSE(std::isnan(out.at(0)) || std::isnan(out.at(1)));
   EXPECT_TRUE(std::isnan(out.at(2)) && std::isnan(out.at(3)));
+}
+
+// A single row of x is multiplied with several rows of weights at once.
+TEST(FloatLinear, GivesTheSameBitsForAWeightBesideOthers) {
+  constexpr int64_t kN = 6;
+  for (const uint32_t dtype : kFloats)
+    for (const int64_t k : {1, 8, 15, 33, 64, 100, 257, 700}) {
+      TestTensor x(YARD_F32, {1, k}), w(dtype, {kN, k}), all(YARD_F32, {1, kN});
+      fill(x, testing::Contents::kNormal, 1), fill(w, testing::Contents::kNormal, 2);
+      ASSERT_EQ(run_linear(all, x, w.c()), YARD_OK);
+      const std::vector<double> weights = w.values();
+      for (int64_t n = 0; n < kN; ++n) {
+        TestTensor one(dtype, {1, k}), result(YARD_F32, {1, 1});
+        one.set({weights.begin() + n * k, weights.begin() + (n + 1) * k});
+        ASSERT_EQ(run_linear(result, x, one.c()), YARD_OK);
+        EXPECT_EQ(result.at(0), all.at(static_cast<size_t>(n))) << dtype << ", " << k;
+      }
+    }
 }
 
 TEST(FloatLinear, GivesTheSameBitsInPieces) {
