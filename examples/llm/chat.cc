@@ -121,7 +121,9 @@ int run(const Flags& f, const CLI::App& app) {
   if (f.json || f.profile) settings.note_each = f.profile ? 2 : 8;  // noting costs 1 to 2 %
   settings.sampling.seed =
       f.seed >= 0 ? static_cast<uint32_t>(f.seed) : uint32_t{std::random_device()()};
-  Conversation conversation(settings);
+  LoadingLine line;
+  Conversation conversation(settings, [&](double done, double all) { line.show(done, all); });
+  line.clear();
   if (conversation.context() > conversation.model().context)
     say(cat("warning: the model was trained for ", conversation.model().context,
             " tokens; beyond them its answers mean little"));

@@ -34,7 +34,7 @@ int64_t checked_context(const Model& m, int64_t asked) {
 
 }  // namespace
 
-Conversation::Conversation(const ConversationSettings& settings)
+Conversation::Conversation(const ConversationSettings& settings, const Loading& loading)
     : settings_(settings),
       model_(Gguf::open(settings.model)),
       tokenizer_(model_.file()),
@@ -42,10 +42,16 @@ Conversation::Conversation(const ConversationSettings& settings)
   if (!settings_.raw) template_.emplace(model_.file());
   if (tokenizer_.size() > model_.vocabulary)
     model_.file().fail(cat("at most ", model_.vocabulary, " tokens"), tokenizer_.size());
-  // The first calls choose kernels and start threads. Computing a token that is thrown away does
-  // this before the first prompt arrives.
+  // The first calls choose kernels, start threads and pack weights. Computing a token that is
+  // thrown away does this before the first prompt arrives.
   const int32_t any = 0;
-  Session(model_, 1).advance({&any, 1}).or_throw();
+  Session first(model_, 1);
+  double done = 0;
+  if (loading)
+    first.after_products([&](const Linear& w) {
+      loading(done += static_cast<double>(Profile::bytes_of(w.weight)), model_.product_bytes);
+    });
+  first.advance({&any, 1}).or_throw();
   restart();
 }
 

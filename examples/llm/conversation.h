@@ -41,8 +41,10 @@ struct Answer {
 
 class Conversation {
  public:
+  // Called while the first pass reads the weights, and kernels pack them, with bytes of them.
+  using Loading = std::function<void(double done, double all)>;
   // All errors of this class are std::runtime_error.
-  explicit Conversation(const ConversationSettings& settings);
+  explicit Conversation(const ConversationSettings& settings, const Loading& loading = {});
 
   // Receives complete characters as they are generated.
   using Sink = std::function<void(std::string_view)>;

@@ -134,7 +134,8 @@ void Model::each_weight(auto& model, const auto& f) {
 
 // Without an instance, calls use kernels that read the file.
 void Model::load_weights() {
-  each_weight(*this, [](Linear& l) {
+  each_weight(*this, [this](Linear& l) {
+    product_bytes += static_cast<double>(Profile::bytes_of(l.weight));
     if (!yard_is_blocks(l.weight.c().dtype)) return;
     auto made = yard::Instance::make("linear");
     if (made.ok() && made->load({{"weight", l.weight}}).ok())
@@ -317,8 +318,10 @@ Status Session::call_linear(const Linear& w, const auto&... a) {
 }
 
 Status Session::project(const TensorView& out, const TensorView& x, const Linear& w) {
-  if (w.bias) return call_linear(w, out, x, w.weight, std::nullopt, *w.bias);
-  return call_linear(w, out, x, w.weight, std::nullopt, std::nullopt);
+  Status s = w.bias ? call_linear(w, out, x, w.weight, std::nullopt, *w.bias)
+                    : call_linear(w, out, x, w.weight, std::nullopt, std::nullopt);
+  if (after_product_) after_product_(w);
+  return s;
 }
 
 Status Session::sample(const Sampling& how, int32_t* id, std::span<const int32_t> before) {

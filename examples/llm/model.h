@@ -16,6 +16,7 @@
 #include <yard/bound.h>
 #include <yard/yard.h>
 
+#include <functional>
 #include <memory>
 #include <new>
 #include <optional>
@@ -60,6 +61,7 @@ class Model {
   yard::TensorView embedding, norm;
   Linear logits;
   std::vector<Layer> layers;
+  double product_bytes = 0;  // of the weights of all products
 
  private:
   void read_frequencies(int64_t rotated);
@@ -103,6 +105,8 @@ class Session {
   }
   // From now on, notes calls in the profile, unless it is null.
   void set_profile(Profile* profile) { profile_ = profile; }
+  // From now on, calls f with the weight of each product, after it.
+  void after_products(std::function<void(const Linear&)> f) { after_product_ = std::move(f); }
 
  private:
   struct Rows;  // views of the activations of some rows
@@ -128,6 +132,7 @@ class Session {
   Floats cos_, sin_;      // [context, pairs]
   Floats x_, h_, q_v_, attended_, gate_up_, gated_, logits_, adjusted_;
   Profile* profile_ = nullptr;
+  std::function<void(const Linear&)> after_product_;
 };
 
 }  // namespace llm

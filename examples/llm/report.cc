@@ -64,6 +64,18 @@ void put(std::string_view text) {
     throw std::runtime_error(cat("cannot write the output: ", std::strerror(errno)));
 }
 
+void LoadingLine::show(double done, double all) {
+  if (Clock::now() < next_ || ::isatty(STDERR_FILENO) == 0) return;
+  next_ = Clock::now() + std::chrono::milliseconds(100);
+  is_shown_ = true;
+  std::fprintf(stderr, "\r\x1b[Kloading %.1f of %.1f GB", done / 1e9, all / 1e9);
+}
+
+void LoadingLine::clear() {
+  if (is_shown_) std::fputs("\r\x1b[K", stderr);
+  is_shown_ = false;
+}
+
 std::string to_json(const Answer& a, const Sampling& sampling) {
   Profile all;
   all.add(a.of_prompt), all.add(decode_profile(a));

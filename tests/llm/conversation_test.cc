@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 
@@ -48,6 +49,18 @@ TEST_F(ConversationTest, ContinuesAsIfAllWereOnePrompt) {
   EXPECT_EQ(again.answer("12 hello").ids, second.ids);
   again.restart();
   EXPECT_EQ(again.answer("hello").ids, first.ids);
+}
+
+TEST_F(ConversationTest, SaysHowMuchIsLoaded) {
+  std::vector<double> parts;
+  Conversation c(settings(0, 4), [&](double done, double all) { parts.push_back(done / all); });
+  EXPECT_GE(parts.size(), 7u);  // the products of a layer
+  EXPECT_TRUE(std::ranges::is_sorted(parts));
+  EXPECT_GT(parts.front(), 0);
+  EXPECT_EQ(parts.back(), 1);
+  const size_t calls = parts.size();
+  c.answer("hello");
+  EXPECT_EQ(parts.size(), calls);
 }
 
 TEST_F(ConversationTest, ForgetsTheOldestTurnsWhenTheContextIsFull) {
