@@ -38,6 +38,15 @@ class BenchKernels(Yard):
         rows = self.json(*QUICK, "--call", call)["rows"]
         self.assertEqual([r["call"] for r in rows], [call])
 
+    def test_kernels_that_pack_weights_get_loaded_ones(self):
+        call = "linear(f32[1,64], q8_0[48,64])"
+        row, other = self.json(*QUICK, "--call", call, "--call", "softmax(f32[1,256])")["rows"]
+        plan = self.json("explain", call + "@cpu+loaded")
+        able = {c["id"] for c in plan["candidates"] if c["verdict"] != "rejected" and c["kind"] != "reference"}
+        self.assertEqual((row["loaded"], other["loaded"]), (True, False))
+        self.assertEqual((set(row["times_ns"]), row["selected"]), (able, plan["selected"]))
+        self.assertIn(call + ", weight loaded\n", self.yard(*QUICK, "--call", call)[0])
+
     def test_an_invalid_model(self):
         self.assertIn("GGUF", self.wrong(*QUICK, "--model", __file__))
         self.assertIn("/no/such/file", self.wrong(*QUICK, "--model", "/no/such/file"))

@@ -2,6 +2,7 @@
 // yard bench kernels: compares each kernel with a plain copy, and the selected kernel with the
 // fastest.
 #include <fmt/format.h>
+#include <yard/bound.h>
 #include <yard/call_spec.h>
 #include <yard/runtime.h>
 #include <CLI/CLI.hpp>
@@ -39,7 +40,8 @@ struct KernelFigure {
 // can serve the call.
 struct CallFigures {
   std::string call, selected, fastest;
-  uint64_t bytes = 0;  // moved by one call
+  bool loaded = false;  // whether the calls are of an instance that has loaded the weight
+  uint64_t bytes = 0;   // moved by one call
   double copy_ns = 0;
   int copy_threads = 1;
   double spread = 0;  // relative difference of two measurements of the selected kernel
@@ -49,11 +51,13 @@ struct CallFigures {
 };
 
 // Times a kernel that is forced for the call. The time of dispatch does not count.
-Timed forced(const ParsedCall& call, const CallTensors& data, const std::string& id) {
-  return [&call, &data, id](int64_t n) {
+Timed forced(const ParsedCall& call, const CallTensors& data, const Instance* instance,
+             const std::string& id) {
+  return [&call, &data, instance, id](int64_t n) {
     ResultRecord record;
     Options o;
     o.force = id;
+    o.instance = instance;
     o.result = &record;
     double sum = 0;
     for (int64_t i = 0; i < n; ++i) {
@@ -79,25 +83,42 @@ std::vector<std::string> able_kernels(const Explanation& plan, CallFigures& to) 
   return ids;
 }
 
+// Returns an instance of the op with the call's weight, if a kernel serves only such calls.
+std::unique_ptr<Instance> with_weight(const Explanation& plan, const CallTensors& data) {
+  const auto asks = [](const Candidate& c) { return c.reason == "not_loaded"; };
+  const auto weight = std::ranges::find(data.args(), "weight", &Arg::name);
+  if (std::ranges::none_of(plan.candidates, asks) || weight == data.args().end()) return nullptr;
+  auto made = Instance::make(Runtime::shared(), data.call().op);
+  if (!made.ok() || !made->load({*weight}).ok()) return nullptr;
+  return std::make_unique<Instance>(std::move(made).value());
+}
+
 Result<CallFigures> measure_kernels(const std::string& text, double seconds) {
   CallFigures f;
   const auto call = Runtime::shared().parse(text);
   if (!call.ok()) return call.status();
   f.call = text;
-  const auto plan = Runtime::shared().explain(text);
+  auto plan = Runtime::shared().explain(text);
   if (!plan.ok()) return plan.status();
   YARD_RETURN_IF_ERROR(CallTensors::check(*call, 2));
   const std::unique_ptr<CallTensors> data = measured_tensors(*call);
+  const std::unique_ptr<Instance> instance = with_weight(*plan, *data);
+  f.loaded = instance != nullptr;
+  if (std::string loaded = call->text; f.loaded) {
+    plan = Runtime::shared().explain(loaded.insert(loaded.find(")@cpu") + 5, "+loaded"));
+    if (!plan.ok()) return plan.status();
+  }
   f.bytes = data->traffic(), f.selected = plan->selected;
   const Copy copy(f.bytes);
   std::vector<Timed> paths = {copy.one_thread(), copy.all_threads()};
   for (const std::string& id : able_kernels(*plan, f)) {
     f.kernels.push_back({id});
-    paths.push_back(forced(*call, *data, id));
+    paths.push_back(forced(*call, *data, instance.get(), id));
   }
   if (f.kernels.empty())
     return Status(Code::kNoKernel, fmt::format("no kernel can serve {}", f.call));
-  paths.push_back(forced(*call, *data, f.selected));  // a second time, for the spread
+  paths.push_back(
+      forced(*call, *data, instance.get(), f.selected));  // a second time, for the spread
   const std::vector<double> ns = time_in_turn(paths, seconds);
   f.copy_ns = std::min(ns[0], ns[1]);
   f.copy_threads = ns[1] < ns[0] ? host_threads() : 1;
@@ -132,6 +153,7 @@ Json figures_json(const std::vector<CallFigures>& figures) {
     for (const KernelFigure& k : f.kernels) times[k.id] = k.ns;
     for (const auto& [id, reason] : f.skipped) skipped.push_back({{"id", id}, {"reason", reason}});
     rows.push_back({{"call", f.call},
+                    {"loaded", f.loaded},
                     {"times_ns", std::move(times)},
                     {"selected", f.selected},
                     {"fastest", f.fastest},
@@ -158,7 +180,7 @@ std::string bar(double ns, double fastest) {
 void print_figures(const std::vector<CallFigures>& figures) {
   Table t("call, kernel|time>|GB/s>|of copy>|to the fastest");
   for (const CallFigures& f : figures) {
-    t.add({{f.call, Paint::kBold}});
+    t.add({{f.call + (f.loaded ? ", weight loaded" : ""), Paint::kBold}});
     t.add({{fmt::format("  copy, {} thread{}", f.copy_threads, f.copy_threads == 1 ? "" : "s"),
             Paint::kDim},
            {duration(f.copy_ns), Paint::kDim},
