@@ -33,11 +33,12 @@ struct Bindings {
 
   Binding& find(const Core& core, std::string_view op, std::span<const Arg> args) noexcept {
     const size_t last = args.empty() ? 0 : args.back().name.size();
-    uint64_t way = core.id << 56 ^ args.size() << 48 ^ last << 40 ^ op.size() << 24;
+    uint64_t name = 0;
     if (op.size() >= 8)
-      way ^= word_at(op.data() + op.size() - 8);
+      name = word_at(op.data() + op.size() - 8);
     else
-      for (const char c : op) way = way << 8 ^ static_cast<uint8_t>(c);
+      for (const char c : op) name = name << 8 | static_cast<uint8_t>(c);
+    const uint64_t way = core.id << 56 ^ args.size() << 48 ^ last << 40 ^ op.size() << 24 ^ name;
     Binding* place = of + (way * 0x82bb1ee2dd4f7d61u >> 58);
     asm("" : "+r"(place));  // keeps g++ from computing the address again for every use
     return *place;
