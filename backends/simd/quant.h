@@ -216,7 +216,8 @@ struct QuantKernels {
 // A tile holds a block of 16 rows of activations or of the 16 weight rows of a panel: 32 elements
 // of each row of activations, or pairs of consecutive elements of all rows of weights.
 inline constexpr int64_t kTileRows = 16, kTileBytes = 1024, kTileSums = 256;
-// Tiles are faster for so many rows, and multiply so many by a panel before the next is unpacked.
+// Tiles are faster from kFewestTileRows rows on. A panel of weights that was unpacked serves
+// kTileRowsAtATime rows.
 inline constexpr int64_t kFewestTileRows = 20, kTileRowsAtATime = 256;
 
 // Products of one or two panels of weights with one or two tiles of rows. Strides are in tiles.

@@ -240,8 +240,9 @@ def test_outputs_are_made_where_the_inputs_are():
             return func(*args, **(kwargs or {}))
 
     x = torch.ones(2, 8)
-    with torch.device("meta"):
-        assert yard.ops.softmax(x).device.type == yard.ops.argmax(x).device.type == "cpu"
+    if hasattr(torch, "set_default_device"):  # since torch 2
+        with torch.device("meta"):
+            assert yard.ops.softmax(x).device.type == yard.ops.argmax(x).device.type == "cpu"
     with Changes(), pytest.raises(yard.Error):
         yard.ops.argmax(x)
     assert yard.ops.argmax(x).dtype == torch.int32 and yard.ops.argmax(x[0]).shape == ()
